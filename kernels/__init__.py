@@ -1,0 +1,1 @@
+"""Depth routing: the operation of multi-head attention residuals."""

@@ -1,0 +1,8 @@
+"""Shared set-up: Triton kernels run in the interpreter where there is no GPU, and one CPU thread a test process."""
+
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+if not os.path.exists("/dev/nvidia0"):
+    # read when triton.jit decorates, so before any test imports a kernel
+    os.environ.setdefault("TRITON_INTERPRET", "1")
