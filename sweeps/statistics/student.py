@@ -1,0 +1,157 @@
+"""Student's t: its quantile and tails, and an estimate with its interval and test."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = Sequence[float] | NDArray[np.float64]
+
+# a spread below this share of the largest number involved is rounding, not noise
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """An estimate, its two-sided Student-t interval, and its two-sided test against 0.
+
+    What cannot be known is None, never 0 or NaN, and `reason` then says why in one sentence.
+    """
+
+    mean: float | None
+    se: float | None
+    df: float | None
+    t: float | None
+    p: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanEstimate(Estimate):
+    """The mean of `n` independent values; `sd` is their sample standard deviation."""
+
+    sd: float | None
+    n: int
+
+
+def t_quantile(probability: float, df: float) -> float:
+    """The t with `probability` of Student's distribution below it."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, probability))
+
+
+def t_critical(alpha: float, df: float) -> float:
+    """The t exceeded in absolute value with probability `alpha`."""
+    return -t_quantile(alpha / 2, df)
+
+
+def upper_tail(t: float, df: float) -> float:
+    """The probability that Student's t exceeds `t`."""
+    from scipy.special import stdtr
+
+    return float(stdtr(df, -t))
+
+
+def t_estimate(mean: float, se: float, df: float, confidence: float = 0.95) -> Estimate:
+    """An estimate from its standard error (above 0) and that error's degrees of freedom."""
+    check_confidence(confidence)
+    half = t_critical(1 - confidence, df) * se
+    t = mean / se
+    return Estimate(
+        mean=mean,
+        se=se,
+        df=df,
+        t=t,
+        p=2 * upper_tail(abs(t), df),
+        low=mean - half,
+        high=mean + half,
+        confidence=confidence,
+    )
+
+
+def unknown(mean: float | None, reason: str, confidence: float = 0.95) -> Estimate:
+    """An estimate without an error."""
+    return Estimate(
+        mean=mean,
+        se=None,
+        df=None,
+        t=None,
+        p=None,
+        low=None,
+        high=None,
+        confidence=confidence,
+        reason=reason,
+    )
+
+
+def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float = 0.0) -> MeanEstimate:
+    """The mean of independent values with its t interval (df = n − 1).
+
+    No value: nothing is known. One value: no sd, interval or p. Values that do not vary: no t and no p; the
+    interval is [0, 0] when all are 0, as between two equal jobs, and None when all equal another number,
+    because the data then say nothing about their error.
+
+    `magnitude` is the largest absolute number that the values are differences of: a spread that is only its
+    rounding counts as none.
+    """
+    check_confidence(confidence)
+    x = finite_vector(values, "values")
+    n = len(x)
+    if n == 0:
+        return _constant(None, None, 0, confidence, "no value")
+    mean = float(np.mean(x))
+    if n == 1:
+        return _constant(mean, None, 1, confidence, "one value has no standard deviation, interval or p")
+    rounding = _ROUNDING * max(magnitude, float(np.max(np.abs(x))))
+    sd = float(np.std(x, ddof=1))
+    if sd <= rounding:
+        if abs(mean) <= rounding:
+            return _constant(
+                0.0, 0.0, n, confidence, "all values are 0: there is no variation to test against"
+            )
+        return _constant(
+            mean, 0.0, n, confidence, "all values are equal: there is no variation to test against"
+        )
+    e = t_estimate(mean, sd / n**0.5, n - 1, confidence)
+    return MeanEstimate(**vars(e), sd=sd, n=n)
+
+
+def _constant(mean: float | None, sd: float | None, n: int, confidence: float, reason: str) -> MeanEstimate:
+    limit = 0.0 if n > 1 and mean == 0 else None
+    return MeanEstimate(
+        mean=mean,
+        se=sd,  # None, or 0 like the sd
+        df=n - 1 if n > 1 else None,
+        t=None,
+        p=None,
+        low=limit,
+        high=limit,
+        confidence=confidence,
+        reason=reason,
+        sd=sd,
+        n=n,
+    )
+
+
+def check_confidence(confidence: float) -> None:
+    """Raise ValueError unless 0 < confidence < 1."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, like 0.95, but is {confidence}")
+
+
+def finite_vector(values: Values, name: str) -> NDArray[np.float64]:
+    """The values as a one-dimensional float array; ValueError when one is not a finite number."""
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, but has shape {x.shape}")
+    if not np.all(np.isfinite(x)):
+        where = int(np.flatnonzero(~np.isfinite(x))[0])
+        raise ValueError(
+            f"{name}[{where}] is {x[where]}: leave diverged and missing seeds out, and count them"
+        )
+    return x
