@@ -1,0 +1,258 @@
+"""The tables. Wishes (`sweep_job`) and facts (`job`, `attempt`, `evaluation`) are apart."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, CheckConstraint, DateTime, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
+
+JOB_STATES = ("queued", "running", "cancelling", "finished", "diverged", "failed", "cancelled")
+SETTLED_STATES = ("finished", "diverged", "failed", "cancelled")
+RESULT_STATES = ("finished", "diverged")
+CAUSES = (
+    "finished",
+    "diverged",
+    "user_error",
+    "gpu_memory",
+    "host_memory",
+    "slot_lost",
+    "node_lost",
+    "preempted",
+    "cancelled",
+    "timed_out",
+    "data_differs",
+)
+JOB_KINDS = ("train", "probe", "evaluate", "convert")
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC, on SQLite too, which forgets the zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        return value.astimezone(UTC) if value else None
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        return value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
+
+
+def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
+    listed = ", ".join(f"'{v}'" for v in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
+
+
+class Base(DeclarativeBase):
+    """All tables; JSON columns hold plain data."""
+
+    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, datetime: UtcDateTime}  # noqa: RUF012
+
+
+class Sweep(Base):
+    """One study: its file, as submitted and as parsed."""
+
+    __tablename__ = "sweep"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(200), unique=True)
+    description: Mapped[str] = mapped_column(Text, default="")
+    yaml: Mapped[str] = mapped_column(Text)
+    axes: Mapped[dict[str, Any]]
+    """Axis name to its list of values, in the file's order."""
+    seeds: Mapped[list[Any]]
+    analysis: Mapped[dict[str, Any]]
+    owner: Mapped[str] = mapped_column(String(200))
+    version: Mapped[int] = mapped_column(Integer, default=1)
+    """Raised in the transaction of every change that shows in this sweep's results."""
+    created: Mapped[datetime]
+
+
+class Cell(Base):
+    """A training job without its seed: one setting of a sweep's axes, or the control of such settings."""
+
+    __tablename__ = "cell"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    sweep_id: Mapped[int] = mapped_column(ForeignKey("sweep.id", ondelete="CASCADE"), index=True)
+    position: Mapped[int]
+    """Order in the plan, from 0."""
+    settings: Mapped[dict[str, Any]]
+    """Axis name to this cell's value; a control has only the axes that its stream reads."""
+    is_control: Mapped[bool]
+    control_id: Mapped[int | None] = mapped_column(ForeignKey("cell.id", ondelete="SET NULL"))
+    """The control this cell is paired with, seed by seed."""
+
+
+class Job(Base):
+    """One unit of work with one result, whoever wished for it."""
+
+    __tablename__ = "job"
+    __table_args__ = (_one_of("state", JOB_STATES), _one_of("kind", JOB_KINDS))
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """SHA-256 of the canonical configuration, the data's fingerprint and `NUMERICS`, in hexadecimal."""
+    kind: Mapped[str] = mapped_column(String(16), default="train")
+    parent_id: Mapped[str | None] = mapped_column(ForeignKey("job.id"))
+    config: Mapped[dict[str, Any]]
+    """Every field by its dotted name, with the seed."""
+    seed: Mapped[int]
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    numerics: Mapped[int]
+    parameters: Mapped[int] = mapped_column(BigInteger)
+    flops: Mapped[float]
+    """Of the whole job, forward and backward, by the formula of `trainer.flops`."""
+    state: Mapped[str] = mapped_column(String(16), default="queued", index=True)
+    step: Mapped[int] = mapped_column(default=0)
+    """Updates done, as last heard."""
+    tail_mean: Mapped[float | None]
+    """Written once, when the job finishes."""
+    diverged_step: Mapped[int | None]
+    created: Mapped[datetime]
+    ended: Mapped[datetime | None]
+
+
+class SweepJob(Base):
+    """What a sweep wants of a job. A job runs while any sweep wants it."""
+
+    __tablename__ = "sweep_job"
+    __table_args__ = (Index("sweep_job_job", "job_id"), Index("sweep_job_cell", "cell_id"))
+
+    sweep_id: Mapped[int] = mapped_column(ForeignKey("sweep.id", ondelete="CASCADE"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    cell_id: Mapped[int] = mapped_column(ForeignKey("cell.id", ondelete="CASCADE"))
+    control_job_id: Mapped[str | None] = mapped_column(ForeignKey("job.id"))
+    wanted: Mapped[bool] = mapped_column(default=True)
+    paused: Mapped[bool] = mapped_column(default=False)
+    priority: Mapped[int] = mapped_column(default=0)
+    position: Mapped[int]
+    """Order of dispatch within the sweep, from 0."""
+
+
+class Attempt(Base):
+    """One try at a job on one slot. It ends with a cause."""
+
+    __tablename__ = "attempt"
+    __table_args__ = (_one_of("cause", CAUSES), Index("attempt_job", "job_id", "number", unique=True))
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"))
+    number: Mapped[int]
+    """From 1 within the job."""
+    epoch: Mapped[int]
+    """The lease's epoch at dispatch."""
+    slot: Mapped[str] = mapped_column(String(100))
+    node: Mapped[str] = mapped_column(String(200), default="")
+    last_event: Mapped[int] = mapped_column(default=-1)
+    """Sequence number of the last event stored; a restarted scheduler asks from here."""
+    start_step: Mapped[int | None]
+    environment: Mapped[dict[str, Any] | None]
+    started: Mapped[datetime]
+    ended: Mapped[datetime | None]
+    cause: Mapped[str | None] = mapped_column(String(16))
+    message: Mapped[str | None] = mapped_column(Text)
+    """For an error: what happened, with the traceback's end."""
+    log: Mapped[str | None] = mapped_column(String(500))
+    """The artifact key of the attempt's output."""
+
+
+class Evaluation(Base):
+    """Validation loss of a job at one step; NULL where it was not finite."""
+
+    __tablename__ = "evaluation"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id"))
+    loss: Mapped[float | None]
+    window_losses: Mapped[list[Any] | None]
+
+
+class Progress(Base):
+    """Training loss of a job at one step, thinned; NULL where it was not finite."""
+
+    __tablename__ = "progress"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    step: Mapped[int] = mapped_column(primary_key=True)
+    attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id"))
+    loss: Mapped[float | None]
+    learning_rate: Mapped[float]
+    gradient_norm: Mapped[float | None]
+    tokens_per_second: Mapped[float]
+
+
+class Measurement(Base):
+    """A named number about a job: speed, memory, downstream scores."""
+
+    __tablename__ = "measurement"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    value: Mapped[float | None]
+
+
+class Dataset(Base):
+    """Text that jobs train on, by its content."""
+
+    __tablename__ = "dataset"
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    manifest: Mapped[dict[str, Any]]
+    created: Mapped[datetime]
+
+
+class Artifact(Base):
+    """A file under the artifacts' address: its key, and the hash of its content."""
+
+    __tablename__ = "artifact"
+
+    key: Mapped[str] = mapped_column(String(500), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), index=True)
+    attempt_id: Mapped[int | None] = mapped_column(ForeignKey("attempt.id"))
+    kind: Mapped[str] = mapped_column(String(32))
+    """`checkpoint`, `log` or `curve`."""
+    step: Mapped[int | None]
+    sha256: Mapped[str] = mapped_column(String(64))
+    created: Mapped[datetime]
+
+
+class Event(Base):
+    """What happened, in the order of commits: the source of live updates and of the audit."""
+
+    __tablename__ = "event"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    sweep_id: Mapped[int | None] = mapped_column(ForeignKey("sweep.id", ondelete="CASCADE"), index=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("job.id"))
+    kind: Mapped[str] = mapped_column(String(32))
+    """`submitted`, `dispatched`, `evaluated`, `settled`, `cancelled`, …"""
+    detail: Mapped[dict[str, Any]]
+    created: Mapped[datetime]
+
+
+class Lease(Base):
+    """Who schedules: at most one row. Every write of the scheduler carries its epoch."""
+
+    __tablename__ = "lease"
+
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    holder: Mapped[str] = mapped_column(String(200))
+    epoch: Mapped[int]
+    expires: Mapped[datetime]
+
+
+class Token(Base):
+    """A credential of the service; only its hash is kept."""
+
+    __tablename__ = "token"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[Any]]
+    created: Mapped[datetime]
+    expires: Mapped[datetime | None]
+    revoked: Mapped[datetime | None]

@@ -1,0 +1,207 @@
+"""What one training job is: a configuration in which every number is explicit. Imports without torch."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args, get_origin
+
+from headcount.trainer.errors import UserError, nearest
+from headcount.trainer.residuals.registry import stream_names, stream_reads
+from headcount.trainer.scales import SCALES
+
+NUMERICS = 1
+"""Part of every job id. Raised only when the same configuration would train to other numbers."""
+
+BYTE_VOCABULARY = 256
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The transformer. Fields without a default take the value of `scale`."""
+
+    scale: str
+    d_model: int
+    layers: int
+    heads: int
+    kv_heads: int
+    d_ff: int
+    vocab_size: int
+    """Of the data's tokenizer; 256 for bytes."""
+    rope_theta: float = 10_000.0
+    norm_eps: float = 1e-6
+    init_std: float = 0.02
+    residual: str = "additive"
+    """The residual stream, a file of `trainer/residuals`."""
+    routing_heads: int = 1
+    query_init: Literal["zeros", "normal"] = "zeros"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The text: a named `source`, or the user's own UTF-8 files in `text` (files, folders, globs)."""
+
+    context: int
+    """Tokens a window."""
+    source: str = "stdlib"
+    """`text` where the files of `text` are read."""
+    text: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The recipe: AdamW, linear warm-up, cosine to `min_lr_ratio` of the peak, fixed validation windows."""
+
+    steps: int
+    batch_tokens: int
+    precision: Literal["fp32", "bf16"]
+    warmup_steps: int
+    """5 % of the steps where not given."""
+    eval_every: int
+    """Steps between evaluations, the first before step 0; a fortieth of the steps where not given."""
+    eval_windows: int = 64
+    peak_lr: float = 1e-3
+    min_lr_ratio: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.95
+    adam_eps: float = 1e-8
+    weight_decay: float = 0.1
+    clip_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class JobConfig:
+    """One cell at one seed. Made by `job_from_fields`, which fills and checks every field."""
+
+    model: ModelConfig
+    data: DataConfig
+    train: TrainConfig
+    seed: int
+
+
+SECTIONS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig}
+
+FIELDS: dict[str, "dataclasses.Field[Any]"] = {
+    f"{section}.{f.name}": f for section, kind in SECTIONS.items() for f in fields(kind)
+}
+"""Every field that a sweep may set or vary, by its dotted name."""
+
+
+class FieldError(UserError):
+    """A field of a job that is unknown, of the wrong type, or that breaks a rule."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"{name}: {problem}")
+        self.name = name
+        self.problem = problem
+
+
+def job_from_fields(values: Mapping[str, object], seed: int = 0) -> JobConfig:
+    """A job from dotted names to values, such as `{"train.steps": 200}`; every other field by default.
+
+    Raises `FieldError` naming the field for anything unknown, mistyped or inconsistent.
+    """
+    given = {name: check_field(name, value) for name, value in values.items()}
+    scale = given.setdefault("model.scale", "nano")
+    if scale not in SCALES:
+        raise FieldError("model.scale", f"unknown scale {scale!r}; {nearest(scale, SCALES)}")
+    if given.get("data.text"):
+        if given.setdefault("data.source", "text") != "text":
+            raise FieldError("data.text", "set either data.source or data.text, not both")
+    elif given.get("data.source") == "text":
+        raise FieldError("data.text", "expected a path or a list of paths, since data.source is text")
+    complete = {"model.vocab_size": BYTE_VOCABULARY, **SCALES[scale], **given}
+    steps = complete["train.steps"]
+    complete.setdefault("train.warmup_steps", steps // 20)
+    complete.setdefault("train.eval_every", max(1, steps // 40))
+    sections = {
+        section: kind(**{n.partition(".")[2]: v for n, v in complete.items() if n.startswith(f"{section}.")})
+        for section, kind in SECTIONS.items()
+    }
+    config = JobConfig(**sections, seed=seed)
+    _check_rules(config)
+    return config
+
+
+def fields_of(config: JobConfig) -> dict[str, Any]:
+    """Every field of a job by its dotted name, the seed left out. The inverse of `job_from_fields`."""
+    return {
+        f"{section}.{f.name}": getattr(getattr(config, section), f.name)
+        for section, kind in SECTIONS.items()
+        for f in fields(kind)
+    }
+
+
+def check_field(name: str, value: object) -> Any:
+    """The value of the field `name` as its declared type. A whole number is taken where a real one is meant.
+
+    Raises `FieldError` for an unknown name or a value of another type.
+    """
+    if name not in FIELDS:
+        raise FieldError(name, f"unknown field; {nearest(name, FIELDS)}")
+    declared: Any = FIELDS[name].type
+    if get_origin(declared) is Literal:
+        if value not in get_args(declared):
+            raise FieldError(name, f"got {value!r}; {nearest(str(value), get_args(declared))}")
+        return value
+    if get_origin(declared) is tuple:
+        paths = [value] if isinstance(value, str) else value
+        if not isinstance(paths, list | tuple) or not all(isinstance(p, str) for p in paths):
+            raise FieldError(name, f"got {value!r}; expected a path or a list of paths")
+        return tuple(paths)
+    accepted = {int: int, float: int | float, str: str}[declared]
+    if isinstance(value, bool) or not isinstance(value, accepted):
+        expected = {int: "a whole number", float: "a number", str: "a name"}[declared]
+        raise FieldError(name, f"got {value!r}; expected {expected}")
+    return declared(value)
+
+
+def _check_rules(config: JobConfig) -> None:
+    """The rules that hold between fields. Raises `FieldError` for the first one broken."""
+    model, data, train = config.model, config.data, config.train
+    for name, value in fields_of(config).items():
+        smallest = _SMALLEST.get(name)
+        if smallest is not None and value < smallest:
+            raise FieldError(name, f"got {value}; expected {smallest:g} or more")
+        if isinstance(value, float) and not value < float("inf"):
+            raise FieldError(name, f"got {value}; expected a finite number")
+    _check_divides("model.heads", model.heads, "model.d_model", model.d_model)
+    _check_divides("model.kv_heads", model.kv_heads, "model.heads", model.heads)
+    if model.d_model // model.heads % 2:
+        raise FieldError(
+            "model.heads", f"{model.d_model} / {model.heads} is odd; rotary positions need an even head width"
+        )
+    if model.residual not in stream_names():
+        raise FieldError(
+            "model.residual",
+            f"unknown residual stream {model.residual!r}; {nearest(model.residual, stream_names())}",
+        )
+    if "routing_heads" in stream_reads(model.residual):
+        _check_divides("model.routing_heads", model.routing_heads, "model.d_model", model.d_model)
+    _check_divides("data.context", data.context, "train.batch_tokens", train.batch_tokens)
+    if train.warmup_steps >= train.steps:
+        raise FieldError(
+            "train.warmup_steps", f"got {train.warmup_steps}; expected fewer than train.steps ({train.steps})"
+        )
+    if train.eval_every > train.steps:
+        raise FieldError(
+            "train.eval_every", f"got {train.eval_every}; expected at most train.steps ({train.steps})"
+        )
+    if train.min_lr_ratio > 1:
+        raise FieldError("train.min_lr_ratio", f"got {train.min_lr_ratio}; expected at most 1")
+
+
+_SMALLEST: dict[str, float] = {
+    **dict.fromkeys(("model.d_model", "model.layers", "model.heads", "model.kv_heads", "model.d_ff"), 1),
+    **dict.fromkeys(("model.routing_heads", "data.context", "train.steps", "train.batch_tokens"), 1),
+    **dict.fromkeys(("train.eval_every", "train.eval_windows"), 1),
+    **dict.fromkeys(("train.warmup_steps", "train.min_lr_ratio", "train.weight_decay", "train.peak_lr"), 0),
+    "model.vocab_size": 2,
+}
+
+
+def _check_divides(name: str, divisor: int, whole_name: str, whole: int) -> None:
+    if whole % divisor:
+        near = min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: abs(n - divisor))
+        raise FieldError(
+            name, f"{divisor} does not divide {whole_name} ({whole}); the nearest that does is {near}"
+        )

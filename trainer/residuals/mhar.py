@@ -1,0 +1,1 @@
+READS = ("routing_heads", "query_init")

@@ -1,0 +1,41 @@
+"""The ready-made sizes. `100m`, `350m` and `1b` are the published shapes, `124m` the published control."""
+
+from typing import Any
+
+
+def _scale(
+    d_model: int,
+    layers: int,
+    heads: int,
+    kv_heads: int,
+    d_ff: int,
+    *,
+    context: int,
+    batch_windows: int,
+    steps: int = 20_000,
+    precision: str = "bf16",
+) -> dict[str, Any]:
+    return {
+        "model.d_model": d_model,
+        "model.layers": layers,
+        "model.heads": heads,
+        "model.kv_heads": kv_heads,
+        "model.d_ff": d_ff,
+        "data.context": context,
+        "train.batch_tokens": context * batch_windows,
+        "train.steps": steps,
+        "train.precision": precision,
+    }
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "nano": _scale(64, 2, 4, 2, 192, context=128, batch_windows=8, steps=200, precision="fp32"),
+    "micro": _scale(128, 4, 8, 4, 384, context=256, batch_windows=8, steps=1_000, precision="fp32"),
+    "20m": _scale(384, 6, 8, 4, 1152, context=512, batch_windows=64),
+    "50m": _scale(512, 8, 8, 4, 1536, context=1024, batch_windows=64),
+    "100m": _scale(512, 12, 8, 4, 1536, context=2048, batch_windows=64),
+    "124m": _scale(768, 12, 12, 4, 2048, context=1024, batch_windows=64),
+    "350m": _scale(1024, 24, 16, 8, 4096, context=1024, batch_windows=32),
+    "1b": _scale(1280, 36, 16, 8, 5120, context=1024, batch_windows=32),
+}
+"""Dotted fields of a job by the name of the scale."""
