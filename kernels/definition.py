@@ -15,12 +15,12 @@ def routing_weights(
     eps: float = 1e-6,
     logit_scale: float = 1.0,
 ) -> Tensor:
-    """Softmax over depth, one for each token and routing head: [N, ..., heads], summing to 1 over the first dimension.
+    """Softmax over depth for each token and head: [N, ..., heads], summing to 1 over the first dimension.
 
-    With d the width, the keys are k_n = key_weight · v_n / rms(v_n), rms(v)² = |v|²/d + eps over the *full* width.
-    Query and keys are cut into `heads` contiguous slices, and head h scores source n by
-    logit_scale · <query_h, k_nh>, with no other scale (Attention Residuals, arXiv 2603.15031, eq. 2–4; with one head
-    this is exactly theirs).
+    With d the width, the keys are k_n = key_weight · v_n / rms(v_n), where rms(v)² = |v|²/d + eps over the *full*
+    width. Query and keys are cut into `heads` contiguous slices, and head h scores source n by
+    logit_scale · <query_h, k_nh>, with no other scale (Attention Residuals, arXiv 2603.15031, eq. 2–4, which is
+    this with one head).
 
     Everything is float32 inside, float64 for float64 sources, and the weights are returned so.
     """
@@ -28,7 +28,7 @@ def routing_weights(
     exact = exact_dtype(sources[0].dtype)
     values = torch.stack([source.to(exact) for source in sources])
     keys = values * torch.rsqrt(values.square().mean(-1, keepdim=True) + eps) * key_weight.to(exact)
-    logits = (keys * query.to(exact)).unflatten(-1, (heads, -1)).sum(-1) * logit_scale
+    logits = _by_head(keys * query.to(exact), heads).sum(-1) * logit_scale
     return torch.softmax(logits, dim=0)
 
 
@@ -46,8 +46,9 @@ def route_by_definition(
     Arguments as in `headcount.kernels.route`, which computes the same in less time and memory.
     """
     weights = routing_weights(sources, query, key_weight, heads, eps=eps, logit_scale=logit_scale)
-    values = torch.stack([source.to(weights.dtype) for source in sources]).unflatten(-1, (heads, -1))
-    return (weights.unsqueeze(-1) * values).sum(0).flatten(-2).to(sources[0].dtype)
+    values = torch.stack([source.to(weights.dtype) for source in sources])
+    mixed = (weights.unsqueeze(-1) * _by_head(values, heads)).sum(0)
+    return mixed.view(sources[0].shape).to(sources[0].dtype)
 
 
 def exact_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -83,6 +84,10 @@ def check_heads(heads: int, width: int) -> None:
     """Raise ValueError unless `heads` cuts `width` into equal slices."""
     if heads < 1 or width % heads != 0:
         raise ValueError(f"heads must divide the width {width}, got {heads}")
+
+
+def _by_head(tensor: Tensor, heads: int) -> Tensor:
+    return tensor.view(*tensor.shape[:-1], heads, -1)
 
 
 def _describe(tensor: Tensor) -> str:

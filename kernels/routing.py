@@ -1,8 +1,9 @@
 """One site's read over a list of sources, with its backward in closed form: the `reference` implementation.
 
-Nothing of size N·d is stored or stacked: autograd keeps references to the sources, which the model holds anyway, and
-N·heads logits a token. The loops go over sources with scratch memory taken once: on a CPU, a new large tensor for
-each product costs more in page faults than the product (matrix products and stacked sources were slower too).
+Nothing of size N·d is stored or stacked: autograd keeps references to the sources, which the model holds
+anyway, and N·heads logits a token. The loops go over sources with scratch memory taken once: on a CPU, a new
+large tensor for each product costs more in page faults than the product (matrix products and stacked sources
+were slower too).
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from headcount.kernels.definition import check_arguments, exact_dtype
 
@@ -32,8 +32,8 @@ def route(
     eps: added to the mean square of each source under the root.
     logit_scale: factor on every logit.
 
-    The equation is `headcount.kernels.definition.routing_weights`. The softmax and all sums are float32 (float64 for
-    float64 sources), in a fixed order: the same inputs give the same bits. First derivatives only.
+    The equation is `headcount.kernels.definition.routing_weights`. The softmax and all sums are float32 (float64
+    for float64 sources), in a fixed order: the same inputs give the same bits. First derivatives only.
 
     Raises ValueError naming the argument that does not fit.
     """
@@ -77,8 +77,11 @@ class _Route(torch.autograd.Function):
         return product.to(sources[0].dtype).view(sources[0].shape)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "depth routing has first derivatives only: differentiate it without create_graph"
+            )
         folded, logits, inverse_rms, *sources = ctx.saved_tensors
         wants_query, wants_source = ctx.needs_input_grad[0], ctx.needs_input_grad[3:]
         exact, slices = folded.dtype, folded.view(logits.shape[-1], -1)
