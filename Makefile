@@ -1,0 +1,45 @@
+.PHONY: demo serve test test-browser test-gpu check format
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+
+demo: $(VENV)/train.installed
+	$(BIN)/headcount run sweeps/quickstart.yaml
+	$(BIN)/headcount table quickstart
+	$(BIN)/headcount report quickstart --out report.html
+	@echo "Browse it all: make serve"
+
+serve: $(VENV)/train.installed
+	$(BIN)/headcount serve
+
+test: $(VENV)/dev.installed
+	$(BIN)/pytest -m "not browser and not gpu"
+
+test-browser: $(VENV)/dev.installed
+	$(BIN)/pytest -m browser tests/browser
+
+test-gpu: $(VENV)/dev.installed
+	$(BIN)/pytest tests/kernels tests/trainer
+
+check: $(VENV)/dev.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	mkdir -p $(VENV)/mypy && ln -sfn "$(CURDIR)" $(VENV)/mypy/headcount
+	$(BIN)/mypy -p headcount.kernels -p headcount.trainer -p headcount.sweeps -p headcount.orchestrator -p headcount.api -p headcount.dashboard -m headcount.__main__
+	$(BIN)/lint-imports
+
+format: $(VENV)/dev.installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(VENV)/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Headcount needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/train.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[train,service]'
+	touch $@
+
+$(VENV)/dev.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@ $(VENV)/train.installed

@@ -1,0 +1,73 @@
+"""The command `headcount`: joins the folders' commands and mounts the pages on the service."""
+
+import importlib
+import sys
+
+import click
+
+from headcount import __version__
+from headcount.trainer.errors import UserError
+
+COMMANDS = {
+    "plan": "headcount.orchestrator.commands",
+    "run": "headcount.orchestrator.commands",
+    "status": "headcount.orchestrator.commands",
+    "jobs": "headcount.orchestrator.commands",
+    "logs": "headcount.orchestrator.commands",
+    "cancel": "headcount.orchestrator.commands",
+    "table": "headcount.api.commands",
+    "report": "headcount.dashboard.commands",
+    "serve": "headcount.dashboard.commands",
+    "bench": "headcount.kernels.commands",
+}
+"""The module of each command, imported only when the command is used: `headcount status` loads no torch."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(COMMANDS[name]), name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from headcount.trainer.errors import nearest
+
+            raise click.UsageError(f"No command {args[0]!r}; {nearest(args[0], COMMANDS)}", ctx) from error
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="headcount")
+def cli() -> None:
+    """Ablation sweeps of transformers with multi-head attention residuals."""
+
+
+def main() -> None:
+    """Run a command. Exit code 2 for the user's mistakes, 1 for our own faults."""
+    try:
+        cli(standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except UserError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("Stopped.", err=True)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()
