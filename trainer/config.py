@@ -85,6 +85,8 @@ FIELDS: dict[str, "dataclasses.Field[Any]"] = {
 }
 """Every field that a sweep may set or vary, by its dotted name."""
 
+_DEFAULTS = {name: f.default for name, f in FIELDS.items() if f.default is not dataclasses.MISSING}
+
 
 class FieldError(UserError):
     """A field of a job that is unknown, of the wrong type, or that breaks a rule."""
@@ -100,6 +102,22 @@ def job_from_fields(values: Mapping[str, object], seed: int = 0) -> JobConfig:
 
     Raises `FieldError` naming the field for anything unknown, mistyped or inconsistent.
     """
+    complete = complete_fields(values)
+    sections = {
+        section: kind(**{n.partition(".")[2]: v for n, v in complete.items() if n.startswith(f"{section}.")})
+        for section, kind in SECTIONS.items()
+    }
+    config = JobConfig(**sections, seed=seed)
+    _check_rules(config)
+    return config
+
+
+def complete_fields(values: Mapping[str, object]) -> dict[str, Any]:
+    """Every field of the job that `values` would give, before the rules between fields are checked.
+
+    A sweep's `skip` expressions see these, so that they can leave out a cell that breaks a rule.
+    Raises `FieldError` for a field that is unknown or mistyped, and for an unknown scale.
+    """
     given = {name: check_field(name, value) for name, value in values.items()}
     scale = given.setdefault("model.scale", "nano")
     if scale not in SCALES:
@@ -109,17 +127,11 @@ def job_from_fields(values: Mapping[str, object], seed: int = 0) -> JobConfig:
             raise FieldError("data.text", "set either data.source or data.text, not both")
     elif given.get("data.source") == "text":
         raise FieldError("data.text", "expected a path or a list of paths, since data.source is text")
-    complete = {"model.vocab_size": BYTE_VOCABULARY, **SCALES[scale], **given}
+    complete = {**_DEFAULTS, "model.vocab_size": BYTE_VOCABULARY, **SCALES[scale], **given}
     steps = complete["train.steps"]
     complete.setdefault("train.warmup_steps", steps // 20)
     complete.setdefault("train.eval_every", max(1, steps // 40))
-    sections = {
-        section: kind(**{n.partition(".")[2]: v for n, v in complete.items() if n.startswith(f"{section}.")})
-        for section, kind in SECTIONS.items()
-    }
-    config = JobConfig(**sections, seed=seed)
-    _check_rules(config)
-    return config
+    return complete
 
 
 def fields_of(config: JobConfig) -> dict[str, Any]:
