@@ -1,0 +1,71 @@
+"""The results: functions from a session to frozen dataclasses, the same for routes, pages and tables.
+
+    table = ablation_table(session, "head-count")
+    curve, squares, tests = head_curve(table), grid(table), paired_statistics(table)
+
+Every number of a sweep is over all of its seeds. A name that is not in the store raises `NotFoundError`, a
+question that the sweep cannot answer `QueryError`; both are a `UserError`.
+"""
+
+from .cells import CellState, CellView, SeedResult, cell_view, cells
+from .curves import CurveLine, Grid, GridPanel, HeadCurve, grid, head_curve
+from .events import EventView, events_after, newest_event
+from .jobs import (
+    AttemptView,
+    Difference,
+    EvaluationPoint,
+    JobCursor,
+    JobPage,
+    JobSummary,
+    JobView,
+    ProgressPoint,
+    Wish,
+    evaluations,
+    job_view,
+    jobs,
+    progress,
+)
+from .lookup import NotFoundError, QueryError
+from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_view
+from .tables import AblationTable, TableRow, ablation_table
+
+__all__ = [
+    "AblationTable",
+    "AttemptView",
+    "CellState",
+    "CellView",
+    "CurveLine",
+    "DataView",
+    "Difference",
+    "EvaluationPoint",
+    "EventView",
+    "Grid",
+    "GridPanel",
+    "HeadCurve",
+    "JobCursor",
+    "JobPage",
+    "JobSummary",
+    "JobView",
+    "NotFoundError",
+    "ProgressPoint",
+    "QueryError",
+    "SeedResult",
+    "SweepState",
+    "SweepSummary",
+    "SweepView",
+    "TableRow",
+    "Wish",
+    "ablation_table",
+    "cell_view",
+    "cells",
+    "evaluations",
+    "events_after",
+    "grid",
+    "head_curve",
+    "job_view",
+    "jobs",
+    "list_sweeps",
+    "newest_event",
+    "progress",
+    "sweep_view",
+]

@@ -1,0 +1,138 @@
+"""Cells: the losses of one setting over its seeds, and what is missing of them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headcount.api.results.lookup import NotFoundError, find_sweep
+from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
+
+CellState = Literal["done", "running", "missing", "diverged", "failed"]
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One job of a cell."""
+
+    seed: int
+    job_id: str
+    state: str
+    tail_mean: float | None
+    """None until finished, and where it was not a finite number."""
+    diverged_step: int | None
+
+
+@dataclass(frozen=True)
+class CellView:
+    """One setting of the sweep's axes, with the result of every seed."""
+
+    id: int
+    position: int
+    settings: dict[str, Any]
+    """Axis name to this cell's value; an axis that its residual stream does not read is left out."""
+    is_control: bool
+    control_id: int | None
+    """The cell it is paired with, seed by seed."""
+    parameters: int | None
+    flops: float | None
+    """Of one job."""
+    results: tuple[SeedResult, ...]
+    """One a seed, in the order of the seeds."""
+    state: CellState
+    """The first that holds: a seed diverged, a seed failed, a job runs, a seed is missing, all done."""
+    seeds_missing: tuple[int, ...]
+    """Planned seeds without a result and without a failure: not run yet, or cancelled."""
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """Seed to tail mean, of every finished job."""
+        return {r.seed: r.tail_mean for r in self.results if r.tail_mean is not None}
+
+    def seeds_in(self, *states: str) -> tuple[int, ...]:
+        """The seeds whose job is in one of these states."""
+        return tuple(r.seed for r in self.results if r.state in states)
+
+
+def cells(session: Session, name: str) -> tuple[CellView, ...]:
+    """The cells of a sweep in the order of its plan, controls among them. Raises `NotFoundError`."""
+    return cells_of(session, find_sweep(session, name))
+
+
+def cell_view(session: Session, name: str, cell_id: int) -> CellView:
+    """One cell of a sweep. Raises `NotFoundError`."""
+    sweep = find_sweep(session, name)
+    found = cells_of(session, sweep, cell_id)
+    if not found:
+        raise NotFoundError(f"sweep {name!r} has no cell {cell_id}")
+    return found[0]
+
+
+def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tuple[CellView, ...]:
+    """As `cells`, of a sweep already found; only the cell `cell_id` where that is given."""
+    jobs = (
+        select(
+            SweepJob.cell_id,
+            Job.seed,
+            Job.id,
+            Job.state,
+            Job.tail_mean,
+            Job.diverged_step,
+            Job.parameters,
+            Job.flops,
+        )
+        .join(Job, Job.id == SweepJob.job_id)
+        .where(SweepJob.sweep_id == sweep.id, Job.kind == "train")
+        .order_by(SweepJob.cell_id, Job.seed)
+    )
+    rows = select(Cell).where(Cell.sweep_id == sweep.id).order_by(Cell.position, Cell.id)
+    if cell_id is not None:
+        jobs = jobs.where(SweepJob.cell_id == cell_id)
+        rows = rows.where(Cell.id == cell_id)
+    results: dict[int, list[SeedResult]] = {}
+    costs: dict[int, tuple[int, float]] = {}
+    for cell, seed, job_id, state, tail_mean, diverged_step, parameters, flops in session.execute(jobs):
+        finite = state == "finished" and tail_mean is not None and math.isfinite(tail_mean)
+        results.setdefault(cell, []).append(
+            SeedResult(seed, job_id, state, tail_mean if finite else None, diverged_step)
+        )
+        costs[cell] = (parameters, flops)
+    return tuple(
+        _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, (None, None)), sweep.seeds)
+        for cell in session.scalars(rows)
+    )
+
+
+def _view(
+    cell: Cell,
+    results: tuple[SeedResult, ...],
+    cost: tuple[int | None, float | None],
+    seeds: list[int],
+) -> CellView:
+    states = {r.state for r in results}
+    settled = {r.seed for r in results if r.tail_mean is not None or r.state in ("diverged", "failed")}
+    missing = tuple(s for s in sorted({*seeds, *(r.seed for r in results)}) if s not in settled)
+    return CellView(
+        id=cell.id,
+        position=cell.position,
+        settings=dict(cell.settings),
+        is_control=cell.is_control,
+        control_id=cell.control_id,
+        parameters=cost[0],
+        flops=cost[1],
+        results=results,
+        state=_state(states, bool(missing)),
+        seeds_missing=missing,
+    )
+
+
+def _state(states: set[str], missing: bool) -> CellState:
+    if "diverged" in states:
+        return "diverged"
+    if "failed" in states:
+        return "failed"
+    if states & {"running", "cancelling"}:
+        return "running"
+    return "missing" if missing else "done"

@@ -1,0 +1,170 @@
+"""Sweeps as they stand: what was asked for, how many jobs are in which state, and how far the work is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from sqlalchemy import Float, case, cast, func, select
+from sqlalchemy.orm import Session
+
+from headcount.api.results.lookup import find_sweep
+from headcount.orchestrator.store.models import (
+    JOB_STATES,
+    RESULT_STATES,
+    SETTLED_STATES,
+    Cell,
+    Dataset,
+    Job,
+    Sweep,
+    SweepJob,
+)
+
+SweepState = Literal["empty", "queued", "running", "done", "stopped"]
+
+
+@dataclass(frozen=True)
+class SweepSummary:
+    """One line of the list of sweeps. Every job that the sweep wants or wanted is counted."""
+
+    name: str
+    description: str
+    owner: str
+    version: int
+    """Raised with every change that shows in the sweep's results."""
+    created: datetime
+    state: SweepState
+    """`done`: every job has a result; `stopped`: every job is settled, but some failed or were cancelled."""
+    jobs: int
+    settled: int
+    states: dict[str, int]
+    """Number of jobs by state, every state named."""
+    progress: float
+    """Share of the work done, from 0 to 1, each job weighed by its FLOPs."""
+    last_settled: datetime | None
+
+
+@dataclass(frozen=True)
+class DataView:
+    """A data set that the sweep's jobs train on."""
+
+    fingerprint: str
+    name: str
+
+
+@dataclass(frozen=True)
+class SweepView(SweepSummary):
+    """One sweep with what was asked for."""
+
+    axes: dict[str, tuple[Any, ...]]
+    """Axis name to its values, in the file's order."""
+    seeds: tuple[int, ...]
+    analysis: dict[str, Any]
+    """Fixed at submission: the axis, its ends and middle, alpha."""
+    cells: int
+    controls: int
+    data: tuple[DataView, ...]
+    yaml: str
+    """The file as submitted."""
+
+
+def list_sweeps(session: Session) -> tuple[SweepSummary, ...]:
+    """Every sweep, the newest first."""
+    counted = _counts(session)
+    sweeps = session.scalars(select(Sweep).order_by(Sweep.created.desc(), Sweep.id.desc()))
+    return tuple(SweepSummary(**_summary(sweep, counted.get(sweep.id, []))) for sweep in sweeps)
+
+
+def sweep_view(session: Session, name: str) -> SweepView:
+    """One sweep. Raises `NotFoundError`."""
+    sweep = find_sweep(session, name)
+    cells, controls = session.execute(
+        select(func.count(), func.count().filter(Cell.is_control)).where(Cell.sweep_id == sweep.id)
+    ).one()
+    fingerprints = (
+        select(Job.fingerprint)
+        .join(SweepJob, SweepJob.job_id == Job.id)
+        .where(SweepJob.sweep_id == sweep.id)
+        .distinct()
+        .subquery()
+    )
+    data = session.execute(
+        select(fingerprints.c.fingerprint, func.coalesce(Dataset.name, ""))
+        .outerjoin(Dataset, Dataset.fingerprint == fingerprints.c.fingerprint)
+        .order_by(fingerprints.c.fingerprint)
+    )
+    return SweepView(
+        **_summary(sweep, _counts(session, sweep.id).get(sweep.id, [])),
+        axes={axis: tuple(values) for axis, values in sweep.axes.items()},
+        seeds=tuple(sweep.seeds),
+        analysis=dict(sweep.analysis),
+        cells=cells,
+        controls=controls,
+        data=tuple(DataView(fingerprint, name) for fingerprint, name in data),
+        yaml=sweep.yaml,
+    )
+
+
+@dataclass(frozen=True)
+class _Count:
+    """The jobs of one sweep in one state."""
+
+    state: str
+    jobs: int
+    flops: float
+    flops_done: float
+    last_ended: datetime | None
+
+
+def _counts(session: Session, sweep_id: int | None = None) -> dict[int, list[_Count]]:
+    steps = cast(func.nullif(Job.config["train.steps"].as_integer(), 0), Float)
+    done = case(
+        (Job.state.in_(RESULT_STATES), Job.flops),
+        else_=func.coalesce(Job.flops * Job.step / steps, 0.0),
+    )
+    query = (
+        select(
+            SweepJob.sweep_id,
+            Job.state,
+            func.count(),
+            func.sum(Job.flops),
+            func.sum(done),
+            func.max(Job.ended),
+        )
+        .join(Job, Job.id == SweepJob.job_id)
+        .group_by(SweepJob.sweep_id, Job.state)
+    )
+    if sweep_id is not None:
+        query = query.where(SweepJob.sweep_id == sweep_id)
+    counted: dict[int, list[_Count]] = {}
+    for sweep, *fields in session.execute(query):
+        counted.setdefault(sweep, []).append(_Count(*fields))
+    return counted
+
+
+def _summary(sweep: Sweep, counts: Sequence[_Count]) -> dict[str, Any]:
+    states = dict.fromkeys(JOB_STATES, 0) | {c.state: c.jobs for c in counts}
+    flops = sum(c.flops for c in counts)
+    return {
+        "name": sweep.name,
+        "description": sweep.description,
+        "owner": sweep.owner,
+        "version": sweep.version,
+        "created": sweep.created,
+        "state": _state(states),
+        "jobs": sum(states.values()),
+        "settled": sum(states[s] for s in SETTLED_STATES),
+        "states": states,
+        "progress": min(1.0, sum(c.flops_done for c in counts) / flops) if flops else 0.0,
+        "last_settled": max((c.last_ended for c in counts if c.last_ended), default=None),
+    }
+
+
+def _state(states: dict[str, int]) -> SweepState:
+    if not any(states.values()):
+        return "empty"
+    if states["running"] or states["cancelling"]:
+        return "running"
+    if states["queued"]:
+        return "queued"
+    return "stopped" if states["failed"] or states["cancelled"] else "done"

@@ -1,0 +1,143 @@
+"""The ablation table: one row a cell, over all its seeds, with its delta to the control paired by seed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from headcount.api.results.cells import CellState, CellView, cells_of
+from headcount.api.results.lookup import find_sweep
+from headcount.sweeps.statistics import PairedDelta, mean_estimate, paired_delta
+
+ESTIMATOR = "tail mean: mean of the validation losses of the last quarter of the steps, both ends included"
+TEST = "t test of the deltas paired by seed, two-sided"
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """One cell. What its seeds do not tell is None, and `note` says why."""
+
+    cell: int
+    settings: dict[str, Any]
+    is_control: bool
+    control: int | None
+    """The cell that `delta` is taken to; None for a control."""
+    state: CellState
+    rank: int | None
+    """By the mean among the treatments, 1 is the lowest; diverged cells share the last; None without loss."""
+    n: int
+    """Losses that the mean is over."""
+    mean: float | None
+    sd: float | None
+    se: float | None
+    seeds: tuple[int, ...]
+    losses: tuple[float, ...]
+    """The tail mean at each of `seeds`, also where a diverged seed forbids a mean."""
+    seeds_missing: tuple[int, ...]
+    seeds_diverged: tuple[int, ...]
+    seeds_failed: tuple[int, ...]
+    delta: PairedDelta | None
+    """Treatment minus control, negative is better; None for a control, and where either side diverged."""
+    parameters: int | None
+    flops: float | None
+    """Of one job of the cell, forward and backward."""
+    note: str
+    """Such as "1 of 3 diverged"; empty where nothing is amiss."""
+
+
+@dataclass(frozen=True)
+class AblationTable:
+    """Every cell of a sweep in the order of its plan. Curves, grids and statistics are made from it."""
+
+    sweep: str
+    version: int
+    axes: dict[str, tuple[Any, ...]]
+    seeds: tuple[int, ...]
+    analysis: dict[str, Any]
+    estimator: str
+    test: str
+    confidence: float
+    """Of the intervals of the deltas."""
+    rows: tuple[TableRow, ...]
+
+    def row(self, cell: int) -> TableRow:
+        """The row of the cell with this id."""
+        return next(r for r in self.rows if r.cell == cell)
+
+    @property
+    def treatments(self) -> tuple[TableRow, ...]:
+        """The rows that are not controls."""
+        return tuple(r for r in self.rows if not r.is_control)
+
+    @property
+    def controls(self) -> tuple[TableRow, ...]:
+        """The rows that others are paired with."""
+        return tuple(r for r in self.rows if r.is_control)
+
+
+def ablation_table(session: Session, name: str) -> AblationTable:
+    """The table of a sweep, over all its seeds. Raises `NotFoundError`."""
+    sweep = find_sweep(session, name)
+    cells = cells_of(session, sweep)
+    by_id = {c.id: c for c in cells}
+    rows = [_row(cell, by_id) for cell in cells]
+    ranks = _ranks(rows)
+    return AblationTable(
+        sweep=sweep.name,
+        version=sweep.version,
+        axes={axis: tuple(values) for axis, values in sweep.axes.items()},
+        seeds=tuple(sweep.seeds),
+        analysis=dict(sweep.analysis),
+        estimator=ESTIMATOR,
+        test=TEST,
+        confidence=CONFIDENCE,
+        rows=tuple(replace(row, rank=ranks.get(row.cell)) for row in rows),
+    )
+
+
+def _row(cell: CellView, cells: Mapping[int, CellView]) -> TableRow:
+    losses = cell.losses
+    diverged, failed = cell.seeds_in("diverged"), cell.seeds_in("failed")
+    spread = mean_estimate([] if diverged else list(losses.values()))
+    control = None if cell.is_control or cell.control_id is None else cells.get(cell.control_id)
+    delta = None
+    notes = [f"{len(diverged)} of {len(cell.results)} diverged"] if diverged else []
+    if failed:
+        notes.append(f"{len(failed)} of {len(cell.results)} failed")
+    if control and not diverged:
+        lost = control.seeds_in("diverged")
+        if lost:
+            notes.append(f"no delta: {len(lost)} of {len(control.results)} of the control diverged")
+        else:
+            delta = paired_delta(losses, control.losses, confidence=CONFIDENCE)
+    return TableRow(
+        cell=cell.id,
+        settings=cell.settings,
+        is_control=cell.is_control,
+        control=control.id if control else None,
+        state=cell.state,
+        rank=None,
+        n=spread.n,
+        mean=spread.mean,
+        sd=spread.sd,
+        se=spread.se,
+        seeds=tuple(losses),
+        losses=tuple(losses.values()),
+        seeds_missing=cell.seeds_missing,
+        seeds_diverged=diverged,
+        seeds_failed=failed,
+        delta=delta,
+        parameters=cell.parameters,
+        flops=cell.flops,
+        note="; ".join(notes),
+    )
+
+
+def _ranks(rows: list[TableRow]) -> dict[int, int]:
+    """Cell to its place among the treatments; equal means share a place."""
+    means = {r.cell: r.mean for r in rows if not r.is_control and r.mean is not None}
+    ranks = {cell: 1 + sum(other < mean for other in means.values()) for cell, mean in means.items()}
+    last = len(means) + 1
+    return ranks | {r.cell: last for r in rows if not r.is_control and r.state == "diverged"}
