@@ -10,8 +10,8 @@ from headcount.api.results.cells import CellState, CellView, cells_of
 from headcount.api.results.lookup import find_sweep
 from headcount.sweeps.statistics import PairedDelta, mean_estimate, paired_delta
 
-ESTIMATOR = "tail mean: mean of the validation losses of the last quarter of the steps, both ends included"
-TEST = "t test of the deltas paired by seed, two-sided"
+ESTIMATOR = "tail mean (validation loss over the last quarter of the steps)"
+TEST = "paired t (by seed, two-sided)"
 CONFIDENCE = 0.95
 
 

@@ -1,0 +1,138 @@
+"""The ablation table as rows and columns: every field for files, and a readable few for people."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.api.results import AblationTable, TableRow
+
+DIGITS = 4
+"""Decimals of a loss or a delta where people read it. Files for machines are never rounded."""
+
+
+def records(table: AblationTable) -> list[dict[str, Any]]:
+    """One flat row a cell with every field, numbers in full precision, what is not known as None.
+
+    Sets of seeds are tuples. The axes stand under their dotted names.
+    """
+    return [_record(table, row) for row in table.rows]
+
+
+def _record(table: AblationTable, row: TableRow) -> dict[str, Any]:
+    delta = row.delta
+    return {
+        **{axis: row.settings.get(axis) for axis in table.axes},
+        "role": "control" if row.is_control else "treatment",
+        "state": row.state,
+        "rank": row.rank,
+        "n": row.n,
+        "mean": row.mean,
+        "sd": row.sd,
+        "se": row.se,
+        "seeds": row.seeds,
+        "seeds_missing": row.seeds_missing,
+        "seeds_diverged": row.seeds_diverged,
+        "seeds_failed": row.seeds_failed,
+        "delta": delta.mean if delta else None,
+        "delta_sd": delta.sd if delta else None,
+        "delta_se": delta.se if delta else None,
+        "delta_low": delta.low if delta else None,
+        "delta_high": delta.high if delta else None,
+        "delta_confidence": delta.confidence if delta else None,
+        "t": delta.t if delta else None,
+        "df": delta.df if delta else None,
+        "p": delta.p if delta else None,
+        "pairs": delta.n if delta else None,
+        "pair_seeds": delta.seeds if delta else None,
+        "cell": row.cell,
+        "control": row.control,
+        "parameters": row.parameters,
+        "flops": row.flops,
+        "note": _remark(row),
+        "estimator": table.estimator,
+        "test": table.test,
+        "sweep": table.sweep,
+        "version": table.version,
+    }
+
+
+@dataclass(frozen=True)
+class ReadableTable:
+    """A table for people: rounded, as text, with a caption that says what the numbers are."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: tuple[bool, ...]
+    """Which columns hold numbers, and align right."""
+    caption: str
+
+
+def readable(table: AblationTable, digits: int = DIGITS) -> ReadableTable:
+    """The columns that people need: axes, loss, delta with its interval and p, and remarks if any."""
+    percent = f"{table.confidence:.0%}".replace("%", " %")
+    headings = [
+        *(axis.partition(".")[2].replace("_", " ") or axis for axis in table.axes),
+        "loss",
+        "sd",
+        "n",
+        "delta",
+        "delta sd",
+        f"{percent} interval",
+        "pairs",
+        "p",
+        "remark",
+    ]
+    rows = [(*_axis_texts(table, row), *_number_texts(row, digits), _remark(row)) for row in table.rows]
+    if not any(row[-1] for row in rows):
+        headings, rows = headings[:-1], [row[:-1] for row in rows]
+    numeric = [h not in ("remark", f"{percent} interval") for h in headings]
+    for i, values in enumerate(table.axes.values()):
+        numeric[i] = all(isinstance(v, int | float) for v in values)
+    caption = (
+        f"Loss: {table.estimator}, mean over n seeds. Delta: treatment minus control at the same seed, "
+        f"negative is better; interval and p: {table.test}. "
+        f"Seeds {_listed(table.seeds)}; data version {table.version}."
+    )
+    return ReadableTable(table.sweep, tuple(headings), tuple(rows), tuple(numeric), caption)
+
+
+def _axis_texts(table: AblationTable, row: TableRow) -> tuple[str, ...]:
+    return tuple("—" if axis not in row.settings else _text(row.settings[axis]) for axis in table.axes)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _number_texts(row: TableRow, digits: int) -> tuple[str, ...]:
+    def fixed(value: float | None, sign: str = "") -> str:
+        return "—" if value is None else f"{value:{sign}.{digits}f}"
+
+    if row.is_control:
+        delta = ("control", "", "", "", "")
+    elif row.delta is None:
+        delta = ("—",) * 5
+    else:
+        d = row.delta
+        interval = "—" if d.low is None else f"[{fixed(d.low, '+')}, {fixed(d.high, '+')}]"
+        p = "—" if d.p is None else _p_text(d.p)
+        delta = (fixed(d.mean, "+"), fixed(d.sd), interval, str(d.n), p)
+    return fixed(row.mean), fixed(row.sd), str(row.n), *delta
+
+
+def _p_text(p: float) -> str:
+    return "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def _remark(row: TableRow) -> str:
+    """What a reader must know before trusting the row."""
+    remarks = [row.note] if row.note else []
+    if row.seeds_missing:
+        remarks.append(f"missing seeds {_listed(row.seeds_missing)}")
+    if row.delta and row.delta.reason and not remarks:
+        remarks.append(row.delta.reason)
+    return "; ".join(remarks)
+
+
+def _listed(seeds: tuple[int, ...]) -> str:
+    return ", ".join(map(str, seeds))
