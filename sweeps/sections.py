@@ -1,0 +1,251 @@
+"""The parts of a sweep file, each read into fields of `SweepSpec`."""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headcount.sweeps.document import Node
+from headcount.sweeps.expression import ExpressionError, parse_expression
+from headcount.trainer.config import FIELDS, SECTIONS, FieldError, check_field
+from headcount.trainer.errors import nearest
+from headcount.trainer.residuals.registry import stream_names
+from headcount.trainer.scales import SCALES
+
+LARGEST = 2**31 - 1
+"""Of a seed or a priority: what a column of the store holds."""
+
+NOT_YET = {
+    "budget": "the sweep runs until every job has ended or it is cancelled",
+    "tail": "a job reports the mean over the last quarter of its steps",
+    "refine": "give the values of the axis as a list",
+}
+"""Fields of the sweep file that nothing reads yet, and what holds meanwhile."""
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The contrast fixed before the first job: the ends of an axis against its middle."""
+
+    axis: str
+    ends: tuple[Any, Any]
+    middle: tuple[Any, ...]
+    flat_margin: float | None = None
+    """Nats within which an optimum counts as flat; none where flatness is not asked."""
+    alpha: float = 0.05
+
+
+def dotted(node: Node) -> dict[str, Node]:
+    """The job's fields under `node` by their dotted names, written nested by section or dotted."""
+    found: dict[str, Node] = {}
+    for key, child in node.mapping("fields of a job, such as 'model.residual: mhar'").items():
+        inside = (
+            {f"{key}.{k}": n for k, n in child.mapping(f"fields of {key}").items()}
+            if key in SECTIONS
+            else {key: child}
+        )
+        for name, value in inside.items():
+            if name in found:
+                raise value.error(f"given twice; first on line {found[name].line}")
+            if name == "seed":
+                raise value.error("seeds are listed at the top, as in 'seeds: [0, 1, 2]'")
+            if name not in FIELDS:
+                raise value.error(f"unknown field; {nearest(name, FIELDS)}")
+            found[name] = value
+    return found
+
+
+def _field_value(name: str, node: Node) -> Any:
+    """The value of a job's field, with the rules that a single value can be held against."""
+    if node.value is None:
+        raise node.error("has no value; leave the line out for the default")
+    try:
+        value = check_field(name, node.plain())
+    except FieldError as error:
+        raise node.error(error.problem) from error
+    names = {"model.scale": tuple(SCALES), "model.residual": stream_names()}.get(name)
+    if names and value not in names:
+        raise node.error(f"unknown {name.partition('.')[2]} {value!r}; {nearest(value, names)}")
+    return value
+
+
+def _name(node: Node) -> dict[str, Any]:
+    name = node.text("a name")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,99}", name):
+        slug = re.sub(r"[^A-Za-z0-9_]+", "-", name).strip("-")[:100]
+        hint = f"; did you mean {slug!r}?" if re.match("[A-Za-z]", slug) else ""
+        rule = "expected a letter, then letters, digits, - and _, 100 at most, since it stands in addresses"
+        raise node.error(f"got {name!r}; {rule}{hint}")
+    return {"name": name}
+
+
+def _description(node: Node) -> dict[str, Any]:
+    return {"description": node.text("text").strip()}
+
+
+def _job(node: Node) -> dict[str, Any]:
+    return {"job": {name: _field_value(name, value) for name, value in dotted(node).items()}}
+
+
+def _axes(node: Node) -> dict[str, Any]:
+    axes: dict[str, tuple[Any, ...]] = {}
+    for name, axis in dotted(node).items():
+        if isinstance(axis.value, dict):
+            raise axis.error("a range is not supported yet; list the values, as in [1e-4, 3e-4, 1e-3]")
+        values: list[Any] = []
+        for item in axis.items("a list of values"):
+            value = _field_value(name, item)
+            if value in values:
+                raise item.error(f"{item.plain()!r} is listed twice")
+            values.append(value)
+        if not values:
+            raise axis.error("an axis without values; list at least one, or remove the axis")
+        axes[name] = tuple(values)
+    return {"axes": axes}
+
+
+def _seeds(node: Node) -> dict[str, Any]:
+    if isinstance(node.value, dict):
+        raise node.error("adding seeds by a rule is not supported yet; list them, as in [0, 1, 2]")
+    seeds: list[int] = []
+    for item in node.items("a list such as [0, 1, 2]"):
+        seed = _whole(item, 0, LARGEST)
+        if seed in seeds:
+            raise item.error(f"{seed} is listed twice")
+        seeds.append(seed)
+    if not seeds:
+        raise node.error("no seeds; expected a list such as [0, 1, 2]")
+    return {"seeds": tuple(seeds)}
+
+
+def _control(node: Node) -> dict[str, Any]:
+    if node.value == "none":
+        return {"control": None}
+    if not isinstance(node.value, dict):
+        raise node.unexpected("none, or fields such as {model.residual: additive}")
+    control = {}
+    for name, value in dotted(node).items():
+        if not name.startswith("model.") or name in ("model.scale", "model.vocab_size"):
+            raise value.error(
+                "a control trains on the same tokens by the same recipe as its treatment; "
+                "it may differ in fields of the model other than scale and vocab_size"
+            )
+        control[name] = _field_value(name, value)
+    if not control:
+        raise node.error("empty; expected none, or fields such as {model.residual: additive}")
+    return {"control": control}
+
+
+def _skip(node: Node) -> dict[str, Any]:
+    expressions = []
+    for item in node.items('a list, as in ["model.d_model % model.routing_heads != 0"]'):
+        text = item.text("an expression such as 'model.kv_heads > 4'").replace("\n", " ").strip()
+        try:
+            expressions.append(parse_expression(text))
+        except ExpressionError as error:
+            raise item.error(str(error)) from error
+    return {"skip": tuple(expressions)}
+
+
+def _analysis(node: Node) -> dict[str, Any]:
+    given = _known(node, "axis", "ends", "middle", "flat_margin", "alpha")
+    if missing := [key for key in ("axis", "ends", "middle") if key not in given]:
+        raise node.error(f"lacks {missing[0]}; expected axis, ends and middle")
+    numbers = {key: _positive(given[key]) for key in ("flat_margin", "alpha") if key in given}
+    if numbers.get("alpha", 0) >= 1:
+        raise given["alpha"].error(f"got {numbers['alpha']}; expected a number between 0 and 1")
+    axis = given["axis"].text("the name of an axis")
+    if axis not in FIELDS:
+        raise given["axis"].error(f"unknown field {axis!r}; {nearest(axis, FIELDS)}")
+    ends, middle = (
+        tuple(_field_value(axis, item) for item in given[key].items("a list of values of the axis"))
+        for key in ("ends", "middle")
+    )
+    if len(ends) != 2:
+        raise given["ends"].error(f"got {len(ends)} values; expected the two ends of the axis")
+    if not middle:
+        raise given["middle"].error("no values; expected one or more between the ends")
+    return {"analysis": Analysis(axis, ends, middle, **numbers)}
+
+
+def check_analysis(node: Node, analysis: Analysis, axes: Mapping[str, tuple[Any, ...]]) -> None:
+    """Whether the analysis fits the axes: its values lie on one of them, the middle between the ends."""
+    given = node.mapping("fields")
+    if analysis.axis not in axes:
+        raise given["axis"].error(f"{analysis.axis!r} is not an axis of this sweep; {_listed(axes)}")
+    on_axis, seen = axes[analysis.axis], []
+    for key, values in (("ends", analysis.ends), ("middle", analysis.middle)):
+        for item, value in zip(given[key].items("values"), values, strict=True):
+            if value not in on_axis:
+                raise item.error(f"{value!r} is not a value of {analysis.axis}; {_listed(on_axis)}")
+            if value in seen:
+                raise item.error(f"{value!r} is named twice")
+            seen.append(value)
+    if all(isinstance(value, int | float) for value in seen):
+        for item, value in zip(given["middle"].items("values"), analysis.middle, strict=True):
+            if not min(analysis.ends) < value < max(analysis.ends):
+                raise item.error(f"{value!r} does not lie between the ends")
+
+
+def _listed(values: Collection[Any]) -> str:
+    return f"expected one of {', '.join(map(str, values))}" if values else "there are none"
+
+
+def _resources(node: Node) -> dict[str, Any]:
+    fixed = {"gpus_per_job": 1, "gpu_share": "auto", "accelerator": "any"}
+    given = _known(node, "max_parallel", *fixed)
+    for key, only in fixed.items():
+        if key in given:
+            _only(given[key], only)
+    return {"max_parallel": _whole(given["max_parallel"], 1, LARGEST)} if "max_parallel" in given else {}
+
+
+def _only(node: Node, supported: object) -> dict[str, Any]:
+    if node.plain() != supported or isinstance(node.value, bool):
+        raise node.error(f"{node.plain()!r} is not supported yet; the only value is {supported}")
+    return {}
+
+
+def _known(node: Node, *names: str) -> dict[str, Node]:
+    """The fields of a mapping that has no others than `names`, and each with a value."""
+    given = node.mapping(f"fields: {', '.join(names)}")
+    for key, child in given.items():
+        if key not in names:
+            raise child.error(f"unknown field; {nearest(key, names)}")
+        if child.value is None:
+            raise child.error("has no value; leave the line out for the default")
+    return given
+
+
+def _whole(node: Node, low: int, high: int) -> int:
+    expected = f"a whole number from {low} to {high}"
+    value = node.integer(expected)
+    if not low <= value <= high:
+        raise node.unexpected(expected)
+    return value
+
+
+def _positive(node: Node) -> float:
+    value = float(node.number("a number above 0"))
+    if not 0 < value < float("inf"):
+        raise node.unexpected("a number above 0")
+    return value
+
+
+READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
+    "name": _name,
+    "description": _description,
+    "job": _job,
+    "axes": _axes,
+    "seeds": _seeds,
+    "control": _control,
+    "skip": _skip,
+    "search": lambda node: _only(node, "grid"),
+    "order": lambda node: {"order": node.choice(("by_seed", "axis", "shuffled"))},
+    "priority": lambda node: {"priority": _whole(node, -LARGEST, LARGEST)},
+    "on_failure": lambda node: {"on_failure": node.choice(("continue", "stop"))},
+    "analysis": _analysis,
+    "resources": _resources,
+    "evaluate": lambda node: _only(node, []),
+}
+"""Every field of the sweep file, and how it is read."""
