@@ -1,18 +1,67 @@
 """Is the difference real? Plain functions over losses and deltas; no SQL and no torch.
 
-A lower loss is better, and a delta is treatment minus control. Functions raise ValueError for input that makes
-no sense; what the data cannot tell is None, with a `reason`.
+A lower loss is better, and a delta is treatment minus control. Functions raise ValueError for input that
+makes no sense; what the data cannot tell is None, with a `reason`.
 """
 
+from .best_cells import BestCells, CellStanding, Regret, best_cells, rule_regret
+from .dunnett import DunnettDeltas, dunnett_deltas
+from .families import Comparison, Family, benjamini_hochberg, holm
+from .homogeneity import HomogeneityCheck, check_homogeneity
+from .layout import LossTable, loss_table
 from .paired import PairedDelta, UnpairedDelta, paired_delta, welch_delta
+from .pooled import PooledError, pooled_delta, pooled_error
+from .power import power, rank_test_floor, seeds_needed, selection_bias, smallest_difference
+from .seeds import SeedPlan, plan_seeds, stein_estimate
 from .student import Estimate, MeanEstimate, mean_estimate
+from .tail import TailError, tail_error, window_error
+from .ushape import EndContrast, Equivalence, UShape, curvature, equivalence, u_shape
+from .variances import ModeratedDeltas, moderated_deltas, sd_limits
 
 __all__ = [
+    "BestCells",
+    "CellStanding",
+    "Comparison",
+    "DunnettDeltas",
+    "EndContrast",
+    "Equivalence",
     "Estimate",
+    "Family",
+    "HomogeneityCheck",
+    "LossTable",
     "MeanEstimate",
+    "ModeratedDeltas",
     "PairedDelta",
+    "PooledError",
+    "Regret",
+    "SeedPlan",
+    "TailError",
+    "UShape",
     "UnpairedDelta",
+    "benjamini_hochberg",
+    "best_cells",
+    "check_homogeneity",
+    "curvature",
+    "dunnett_deltas",
+    "equivalence",
+    "holm",
+    "loss_table",
     "mean_estimate",
+    "moderated_deltas",
     "paired_delta",
+    "plan_seeds",
+    "pooled_delta",
+    "pooled_error",
+    "power",
+    "rank_test_floor",
+    "rule_regret",
+    "sd_limits",
+    "seeds_needed",
+    "selection_bias",
+    "smallest_difference",
+    "stein_estimate",
+    "tail_error",
+    "u_shape",
     "welch_delta",
+    "window_error",
 ]

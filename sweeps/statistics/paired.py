@@ -76,8 +76,8 @@ class UnpairedDelta(Estimate):
 def welch_delta(treatment: Values, control: Values, *, confidence: float = 0.95) -> UnpairedDelta:
     """Mean treatment minus mean control, for cells without common seeds.
 
-    With common seeds use `paired_delta`: it drops what the two share. Under 2 values on a side, or where neither
-    varies, there is no interval and no p.
+    With common seeds use `paired_delta`: it drops what the two share. Under 2 values on a side, or where
+    neither varies, there is no interval and no p.
     """
     t = mean_estimate(treatment, confidence=confidence)
     c = mean_estimate(control, confidence=confidence)

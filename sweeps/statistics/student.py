@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Values = Sequence[float] | NDArray[np.float64]
 
 # a spread below this share of the largest number involved is rounding, not noise
-_ROUNDING = 8 * float(np.finfo(np.float64).eps)
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
     mean = float(np.mean(x))
     if n == 1:
         return _constant(mean, None, 1, confidence, "one value has no standard deviation, interval or p")
-    rounding = _ROUNDING * max(magnitude, float(np.max(np.abs(x))))
+    rounding = ROUNDING * max(magnitude, float(np.max(np.abs(x))))
     sd = float(np.std(x, ddof=1))
     if sd <= rounding:
         if abs(mean) <= rounding:

@@ -1,0 +1,88 @@
+"""The check that pooling rests on: have all cells one variance?"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .layout import Array, block_layout, check_table, magnitude
+from .student import ROUNDING
+
+Verdict = Literal["homogeneous", "heterogeneous", "undecided"]
+
+RATIO = 4.0  # the spread, in those of the other cells, that a check worth its name notices
+POWER = 0.8  # how often it must
+_DRAWS = 2000
+
+
+@dataclass(frozen=True)
+class HomogeneityCheck:
+    """Bartlett's check of one variance for all cells.
+
+    `power` is the probability that the check, in this layout, notices one cell with 4 times the spread of the
+    others. "homogeneous" is said only if that is at least 0.8: a check that could not have failed vouches for
+    nothing, and is "undecided". Pool on "homogeneous" alone.
+    """
+
+    verdict: Verdict
+    statistic: float | None
+    p: float | None
+    power: float | None
+    alpha: float
+    reason: str | None = None
+
+
+def check_homogeneity(losses: Array, *, alpha: float = 0.2) -> HomogeneityCheck:
+    """Do the cells of a table of losses, cells × seeds, NaN where missing, share one variance?
+
+    Bartlett's statistic on each cell's residuals from y = cell + seed + error. Bartlett, since at 3 to 5
+    seeds Levene's and Brown and Forsythe's tests hardly ever reject. The residuals, since deltas share their
+    control's noise and would hide a noisy cell behind it. Residuals of one seed sum to 0, so the statistic is
+    not quite χ²: p comes from 2000 seeded normal draws of the same layout. `alpha` is lenient because a false
+    alarm costs width, and a miss costs coverage.
+    """
+    table = check_table(losses, cells=2)
+    present = ~np.isnan(table)
+    present[present.sum(1) < 2] = False  # one loss says nothing about a spread
+    if present.any(1).sum() < 3:
+        reason = "fewer than 3 cells have 2 seeds: the residuals of 2 cells always spread alike"
+        return HomogeneityCheck("undecided", None, None, None, alpha, reason)
+    layout = block_layout(present)
+    residuals = layout.residuals(table)
+    if np.max(np.abs(residuals)) <= ROUNDING * magnitude(table):
+        reason = "the losses do not vary beyond cell and seed"
+        return HomogeneityCheck("undecided", None, None, None, alpha, reason)
+    statistic = float(_bartlett(residuals, present))
+    null, shifted = _reference(present.shape, present.tobytes())
+    p = float((1 + np.sum(null >= statistic)) / (1 + _DRAWS))
+    power = float(np.mean(shifted > np.quantile(null, 1 - alpha)))
+    if p <= alpha:
+        return HomogeneityCheck("heterogeneous", statistic, p, power, alpha)
+    if power < POWER:
+        reason = f"would notice a cell with {RATIO:.0f} times the spread only {power:.0%} of the time"
+        return HomogeneityCheck("undecided", statistic, p, power, alpha, reason)
+    return HomogeneityCheck("homogeneous", statistic, p, power, alpha)
+
+
+def _bartlett(residuals: Array, present: NDArray[np.bool_]) -> Array:
+    """Σν·log(ΣS/Σν) − Σν·log(S/ν), with S a cell's sum of squares and ν its seeds − 1; any leading axes."""
+    measured = present.any(1)
+    nu = present.sum(1)[measured] - 1.0
+    squares = np.maximum((residuals[..., measured, :] ** 2).sum(-1), np.finfo(np.float64).tiny)
+    pooled = squares.sum(-1) / nu.sum()
+    return np.asarray(nu.sum() * np.log(pooled) - (nu * np.log(squares / nu)).sum(-1))
+
+
+@lru_cache(maxsize=64)
+def _reference(shape: tuple[int, int], mask: bytes) -> tuple[Array, Array]:
+    """The statistic under one variance, and with one cell, drawn at random, at RATIO times the spread."""
+    present = np.frombuffer(mask, dtype=np.bool_).reshape(shape)
+    layout = block_layout(present)
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((_DRAWS, *shape))
+    null = _bartlett(layout.residuals(draws), present)
+    noisy = rng.choice(np.flatnonzero(present.any(1)), _DRAWS)
+    draws[np.arange(_DRAWS), noisy] *= RATIO
+    return null, _bartlett(layout.residuals(draws), present)

@@ -1,0 +1,91 @@
+"""The table of losses, cells by seeds, and the randomised block design that it forms."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+class LossTable(NamedTuple):
+    """`losses` has one row a cell and one column a seed; NaN where a cell lacks the seed."""
+
+    seeds: tuple[int, ...]
+    losses: Array
+
+
+def loss_table(cells: Sequence[Mapping[int, float]]) -> LossTable:
+    """Cells that map seed to loss, as one table over all their seeds in ascending order."""
+    seeds = tuple(sorted(set[int]().union(*cells)))
+    losses = np.array([[cell.get(seed, np.nan) for seed in seeds] for cell in cells], dtype=np.float64)
+    return LossTable(seeds, losses.reshape(len(cells), len(seeds)))
+
+
+def check_table(losses: Array, cells: int = 1) -> Array:
+    """The losses as a float table of at least `cells` rows; ValueError when they are not one."""
+    table = np.asarray(losses, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] < cells or table.shape[1] == 0:
+        raise ValueError(
+            f"losses must be cells × seeds with at least {cells} × 1 entries, but have shape {table.shape}"
+        )
+    if np.any(np.isinf(table)):
+        cell, seed = np.argwhere(np.isinf(table))[0].tolist()
+        raise ValueError(
+            f"losses[{cell}, {seed}] is {table[cell, seed]}: leave cells with diverged seeds out"
+        )
+    return table
+
+
+def magnitude(table: Array) -> float:
+    """The largest absolute loss: what the rounding of differences is measured against."""
+    return float(np.nanmax(np.abs(table), initial=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class BlockLayout:
+    """Which cell has which seed, solved for y = cell + seed + error.
+
+    The seeds are eliminated (intrablock analysis; Searle, Linear Models, chapter 7): the effects of the cells
+    solve C·effects = cell totals − their seeds' means, with C = diag(n of the cells) − N·diag(1 / n of the
+    seeds)·Nᵀ and N the incidence. `inverse` is the pseudo-inverse of C: a difference of two cells has the
+    variance σ²·(inverse[i, i] + inverse[j, j] − 2·inverse[i, j]). `group` numbers the connected cells: cells
+    of two groups share no seed, directly or through others, and cannot be compared.
+    """
+
+    present: NDArray[np.bool_]
+    inverse: Array
+    group: NDArray[np.int64]
+    df: int
+
+    def effects(self, losses: Array) -> Array:
+        """Effects of the cells, their mean at 0 within each group; `losses` may have leading axes."""
+        y = np.where(self.present, losses, 0.0)
+        seed_means = y.sum(-2) / np.maximum(self.present.sum(0), 1)
+        return np.asarray((y.sum(-1) - seed_means @ self.present.T) @ self.inverse)
+
+    def residuals(self, losses: Array) -> Array:
+        """What cell and seed leave of the losses, 0 where a cell lacks the seed."""
+        y = np.where(self.present, losses - self.effects(losses)[..., None], 0.0)
+        seed_effects = y.sum(-2) / np.maximum(self.present.sum(0), 1)
+        return np.where(self.present, y - seed_effects[..., None, :], 0.0)
+
+
+def block_layout(present: NDArray[np.bool_]) -> BlockLayout:
+    """The layout of a table whose entry [cell, seed] is known where `present` is true.
+
+    df = N − cells − seeds + 1 when all cells are connected, and (cells − 1)(seeds − 1) when none is missing.
+    """
+    incidence = present.astype(np.float64)
+    per_seed = np.maximum(incidence.sum(0), 1)
+    information = np.diag(incidence.sum(1)) - (incidence / per_seed) @ incidence.T
+    group = np.arange(len(present))
+    for column in present.T:
+        if column.any():
+            group[np.isin(group, group[column])] = group[column].min()
+    seen = present.any(1)
+    rank = int(seen.sum()) - len(set(group[seen].tolist()))
+    df = int(present.sum()) - int(present.any(0).sum()) - rank
+    return BlockLayout(present, np.linalg.pinv(information, rcond=1e-10, hermitian=True), group, df)

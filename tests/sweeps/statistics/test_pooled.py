@@ -1,0 +1,92 @@
+"""The pooled error against the curve's closed form and statsmodels' least squares."""
+
+import numpy as np
+import pytest
+from statsmodels.regression.linear_model import OLS
+
+from headcount.sweeps.statistics import loss_table, pooled_delta, pooled_error
+
+# Heads 1 2 4 8 16 32 at three seeds
+CURVE = np.array(
+    [
+        [3.606, 3.523, 3.475, 3.462, 3.495, 3.563],
+        [3.596, 3.519, 3.465, 3.458, 3.487, 3.557],
+        [3.600, 3.518, 3.470, 3.460, 3.487, 3.559],
+    ]
+).T
+
+
+def test_balanced_table_is_the_block_design() -> None:
+    pooled = pooled_error(CURVE)
+    assert pooled.sd == pytest.approx(0.00167332, abs=5e-9)
+    assert (pooled.df, pooled.balanced) == (10, True)
+    d = pooled_delta(pooled, 4, 3)
+    assert d.mean == pytest.approx(0.0296667, abs=5e-8)
+    assert d.t == pytest.approx(21.71378, abs=5e-6)
+    assert d.p == pytest.approx(9.59e-10, abs=5e-13)
+    assert (d.low, d.high) == pytest.approx((0.0266, 0.0327), abs=5e-5)
+
+
+def test_unbalanced_table_is_least_squares() -> None:
+    table = CURVE.copy()
+    table[0, 2] = table[4, 1] = table[4, 2] = np.nan
+    cell, seed = np.nonzero(~np.isnan(table))
+    design = np.hstack([np.eye(6)[cell], np.eye(3)[seed][:, 1:]])
+    fit = OLS(table[cell, seed], design).fit()
+    contrast = np.zeros(8)
+    contrast[4], contrast[0] = 1, -1
+    reference = fit.t_test(contrast)
+
+    pooled = pooled_error(table)
+    assert (pooled.df, pooled.balanced) == (15 - 6 - 3 + 1, False)
+    assert pooled.sd == pytest.approx(fit.mse_resid**0.5, rel=1e-10)
+    d = pooled_delta(pooled, 4, 0)
+    assert d.mean == pytest.approx(reference.effect[0], rel=1e-10)
+    assert d.se == pytest.approx(reference.sd[0, 0], rel=1e-10)
+    assert (d.low, d.high) == pytest.approx(tuple(reference.conf_int()[0]), rel=1e-10)
+
+
+def test_two_cells_are_a_paired_t() -> None:
+    d = pooled_delta(pooled_error(CURVE[[3, 4]]), 1, 0)
+    assert d.t == pytest.approx(16.81942, abs=5e-6)
+    assert d.df == 2
+    assert d.p == pytest.approx(0.00351627, abs=5e-9)
+
+
+def test_cells_without_a_way_between_their_seeds_are_not_compared() -> None:
+    _, table = loss_table([{0: 3.0, 1: 3.2}, {0: 3.1, 1: 3.4}, {2: 3.0, 3: 3.1}, {2: 3.3, 3: 3.3}, {}])
+    pooled = pooled_error(table)
+    assert pooled.df == 2
+    assert pooled_delta(pooled, 1, 0).mean == pytest.approx(0.15)
+    apart = pooled_delta(pooled, 2, 0)
+    assert (apart.mean, apart.reason) == (
+        None,
+        "the two cells share no seed, directly or through other cells",
+    )
+    assert pooled_delta(pooled, 4, 0).reason == "one of the two cells has no loss"
+
+
+def test_cells_are_compared_through_a_third() -> None:
+    # cells 0 and 2 share no seed; cell 1 shares seed 1 with both
+    _, table = loss_table([{0: 3.0, 1: 3.1}, {1: 3.3, 2: 3.4}, {2: 3.9, 3: 3.8}])
+    pooled = pooled_error(table)
+    d = pooled_delta(pooled, 2, 0)
+    assert d.mean == pytest.approx((3.9 - 3.4) + (3.3 - 3.1))
+    assert (pooled.sd, pooled.df, d.low) == (None, 0, None)
+    assert d.reason == "no degree of freedom is left for the error"
+
+
+def test_losses_without_error_have_no_interval() -> None:
+    exact = np.array([[3.0], [3.1], [3.25]]) + np.array([0.0, 0.1, 0.3])
+    d = pooled_delta(pooled_error(exact), 1, 0)
+    assert d.mean == pytest.approx(0.1)
+    assert (d.se, d.p, d.reason) == (None, None, "the losses do not vary beyond cell and seed")
+
+
+def test_bad_tables_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"cells × seeds with at least 2 × 1 entries, but have shape \(1, 3\)"
+    ):
+        pooled_error(CURVE[:1])
+    with pytest.raises(ValueError, match=r"losses\[1, 0\] is inf: leave cells with diverged seeds out"):
+        pooled_error(np.array([[3.0, 3.1], [np.inf, 3.2]]))

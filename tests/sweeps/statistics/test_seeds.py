@@ -1,0 +1,62 @@
+"""Stein's rule: its arithmetic, and that it looks at nothing but the first seeds' spread."""
+
+import numpy as np
+import pytest
+
+from headcount.sweeps.statistics import mean_estimate, plan_seeds, stein_estimate
+
+FIRST = [-0.012, -0.009, -0.015]  # sd 0.003; t of 2 df is 4.3027
+
+
+def test_total_is_what_the_first_spread_asks_for() -> None:
+    plan = plan_seeds(FIRST, 0.005, 10)
+    assert plan.sd == pytest.approx(0.003)
+    assert (plan.total, plan.wanted) == (7, 7)  # (4.3027·0.003/0.005)² = 6.66
+    assert plan.reached == pytest.approx(4.302653 * 0.003 / 7**0.5, rel=1e-6)
+    assert plan.reached <= 0.005
+
+
+def test_the_maximum_caps_the_total_and_says_what_is_reached() -> None:
+    plan = plan_seeds(FIRST, 0.001, 10)
+    assert (plan.total, plan.wanted) == (10, 167)
+    assert plan.reached == pytest.approx(4.302653 * 0.003 / 10**0.5, rel=1e-6)
+
+
+def test_narrow_first_seeds_need_no_more() -> None:
+    assert plan_seeds(FIRST, 0.1, 10).total == 3
+    assert plan_seeds([0.0, 0.0, 0.0], 0.005, 10).total == 3
+
+
+def test_the_mean_does_not_matter() -> None:
+    shifted = [delta + 1 for delta in FIRST]
+    assert plan_seeds(shifted, 0.005, 10).total == plan_seeds(FIRST, 0.005, 10).total
+
+
+def test_interval_keeps_the_first_spread() -> None:
+    e = stein_estimate([*FIRST, 0.4, -0.2, 0.1, 0.0], 3)
+    assert e.mean == pytest.approx(np.mean([*FIRST, 0.4, -0.2, 0.1, 0.0]))
+    assert e.df == 2
+    assert (e.high - e.low) / 2 == pytest.approx(plan_seeds(FIRST, 0.005, 10).reached)
+
+
+def test_without_more_seeds_it_is_the_paired_interval() -> None:
+    e, m = stein_estimate(FIRST, 3), mean_estimate(FIRST)
+    assert (e.low, e.high, e.p) == pytest.approx((m.low, m.high, m.p))
+
+
+def test_equal_first_deltas_have_no_interval() -> None:
+    e = stein_estimate([0.0, 0.0, 0.0, 0.1], 3)
+    assert (e.mean, e.low, e.p) == (0.025, None, None)
+    assert e.reason is not None
+    assert e.reason.startswith("the first deltas are equal")
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 2 deltas for a standard deviation, but has 1"):
+        plan_seeds([0.1], 0.005, 10)
+    with pytest.raises(ValueError, match="maximum must be at least the 3 seeds of the first stage, but is 2"):
+        plan_seeds(FIRST, 0.005, 2)
+    with pytest.raises(ValueError, match="half_width must be positive, but is 0"):
+        plan_seeds(FIRST, 0, 10)
+    with pytest.raises(ValueError, match="start must be between 2 and the 3 deltas, but is 4"):
+        stein_estimate(FIRST, 4)
