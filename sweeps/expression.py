@@ -103,6 +103,8 @@ class _Parser:
         while column < len(text):
             match = _TOKEN.match(text, column)
             if match is None:
+                if text[column] in "'\"":
+                    raise self.error("expected a name in closed quotes, without a backslash", column)
                 raise self.error(f"{text[column]!r} is not part of an expression", column)
             if match.lastgroup != "space":
                 self.tokens.append(_Token(str(match.lastgroup), match.group(), column))
@@ -239,8 +241,10 @@ class _Parser:
         if self.tokens[self.next].text == "(":
             raise self.error(f"{name}(...): functions are not called in an expression", token.column)
         if name not in FIELDS:
-            quoted = "" if "." in name else f", or {name!r} in quotes for a name"
-            raise self.error(f"unknown field {name!r}; {nearest(name, FIELDS)}{quoted}", token.column)
+            hint = nearest(name, FIELDS)
+            if "." not in name and not hint.startswith("did you mean"):
+                hint = f"a name is written in quotes: {name!r}"
+            raise self.error(f"unknown field {name!r}; {hint}", token.column)
         declared = FIELDS[name].type
         if declared == tuple[str, ...]:
             raise self.error(f"{name} is a list, which an expression cannot compare", token.column)

@@ -50,7 +50,8 @@ def dotted(node: Node) -> dict[str, Node]:
             if name == "seed":
                 raise value.error("seeds are listed at the top, as in 'seeds: [0, 1, 2]'")
             if name not in FIELDS:
-                raise value.error(f"unknown field; {nearest(name, FIELDS)}")
+                valid = SECTIONS if isinstance(value.value, dict) else FIELDS
+                raise value.error(f"unknown field; {nearest(name, valid)}")
             found[name] = value
     return found
 
