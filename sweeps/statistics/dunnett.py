@@ -3,14 +3,15 @@
 For a balanced table with one variance, where two deltas correlate by exactly ½. Otherwise use Holm.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import sqrt
 
 import numpy as np
 
 from .layout import Array
-from .pooled import PooledError, pooled_delta
-from .student import Estimate, check_confidence, t_critical
+from .pooled import PooledError
+from .student import Estimate, check_confidence, t_critical, t_estimate, upper_tail
 
 
 @dataclass(frozen=True)
@@ -39,21 +40,17 @@ def dunnett_deltas(pooled: PooledError, control: int, *, confidence: float = 0.9
         )
     rows = [row for row in range(len(pooled.effects)) if row != control]
     critical = dunnett_critical(1 - confidence, len(rows), pooled.df)
-    own = [pooled_delta(pooled, row, control, confidence=confidence) for row in rows]
+    se = pooled.sd * sqrt(2 / pooled.layout.present.shape[1])
     deltas = []
     adjusted = []
-    for e in own:
-        assert e.mean is not None
-        assert e.se is not None
-        assert e.t is not None
-        deltas.append(
-            Estimate(**vars(e) | {"low": e.mean - critical * e.se, "high": e.mean + critical * e.se})
-        )
-        assert e.p is not None
-        far = 1 - dunnett_cdf(abs(e.t), len(rows), pooled.df)
-        adjusted.append(
-            min(max(far, e.p), len(rows) * e.p, 1.0)
-        )  # exact bounds, where 1 − cdf is all rounding
+    for row in rows:
+        mean = float(pooled.effects[row] - pooled.effects[control])
+        own = t_estimate(mean, se, pooled.df, confidence)
+        deltas.append(replace(own, low=mean - critical * se, high=mean + critical * se))
+        t = abs(mean) / se
+        p = 2 * upper_tail(t, pooled.df)
+        # for a large t, 1 − cdf is all rounding, and the exact bounds p and m·p hold it
+        adjusted.append(min(max(1 - dunnett_cdf(t, len(rows), pooled.df), p), len(rows) * p, 1.0))
     return DunnettDeltas(tuple(deltas), tuple(adjusted), critical, confidence)
 
 
@@ -62,15 +59,15 @@ def dunnett_critical(alpha: float, comparisons: int, df: int, *, one_sided: bool
     """The t that the largest |t| (or t, if one-sided) of the comparisons exceeds with probability alpha."""
     from scipy.optimize import brentq
 
-    single = t_critical(2 * alpha if one_sided else alpha, df)
-    bonferroni = t_critical((2 * alpha if one_sided else alpha) / comparisons, df)
+    both_tails = 2 * alpha if one_sided else alpha
+    single, bonferroni = t_critical(both_tails, df), t_critical(both_tails / comparisons, df)
     if comparisons == 1:
         return single
-    return float(
-        brentq(
-            lambda t: dunnett_cdf(t, comparisons, df, one_sided=one_sided) - (1 - alpha), single, bonferroni
-        )
-    )
+
+    def excess(t: float) -> float:
+        return dunnett_cdf(t, comparisons, df, one_sided=one_sided) - (1 - alpha)
+
+    return float(brentq(excess, single, bonferroni))
 
 
 def dunnett_cdf(t: float, comparisons: int, df: int, *, one_sided: bool = False) -> float:

@@ -1,6 +1,6 @@
 """What a design can resolve: the smallest difference, the seeds needed, and the limits of few seeds."""
 
-from math import exp, inf, pi, sqrt
+from math import exp, inf, isnan, pi, sqrt
 
 from .student import t_critical
 
@@ -21,9 +21,9 @@ def power(difference: float, se: float, df: float, *, comparisons: int = 1, alph
 def _power(shift: float, df: float, critical: float) -> float:
     from scipy.special import nctdtr
 
-    # the tail on the wrong side is below 1e-10 where it is left out, and further out not a number
-    wrong_side = float(nctdtr(df, shift, -critical)) if shift < 8 else 0.0
-    return float(nctdtr(df, -shift, -critical)) + wrong_side
+    wrong_side = float(nctdtr(df, shift, -critical))
+    # scipy answers NaN where this tail is below 1e-13
+    return float(nctdtr(df, -shift, -critical)) + (0.0 if isnan(wrong_side) else wrong_side)
 
 
 def smallest_difference(

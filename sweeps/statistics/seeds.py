@@ -1,11 +1,11 @@
 """How many seeds: Stein's two-stage rule, which fixes the number from the spread of the first seeds alone.
 
-Adding seeds until the interval is narrow, or until it excludes 0, makes intervals that cover as little as 63
-% at nominal 95 %. Here the mean of the deltas never enters, and the interval keeps the first seeds' variance:
-it covers exactly as stated (Stein 1945).
+Adding seeds until the interval is narrow, or until it excludes 0, makes 95 % intervals that cover as little
+as 63 %. Here the mean of the deltas never enters, and the interval keeps the first seeds' variance: it covers
+as stated (Stein 1945).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 import numpy as np
@@ -60,7 +60,8 @@ def plan_seeds(first: Values, half_width: float, maximum: int, *, confidence: fl
 def stein_estimate(deltas: Values, start: int, *, confidence: float = 0.95) -> Estimate:
     """The mean of all deltas with the error of the first `start`, which come first: df = start − 1.
 
-    ValueError with start under 2 or over the number of deltas.
+    The interval is [0, 0] when all deltas are 0, and None when only the first are equal. ValueError with
+    start under 2 or over the number of deltas.
     """
     check_confidence(confidence)
     x = finite_vector(deltas, "deltas")
@@ -69,7 +70,7 @@ def stein_estimate(deltas: Values, start: int, *, confidence: float = 0.95) -> E
     sd = float(np.std(x[:start], ddof=1))
     mean = float(np.mean(x))
     if sd <= ROUNDING * np.max(np.abs(x)):
-        return unknown(
-            mean, "the first deltas are equal: there is no variation to measure the error by", confidence
-        )
+        reason = "the first deltas are equal: there is no variation to measure the error by"
+        equal = unknown(mean, reason, confidence)
+        return equal if np.any(x) else replace(equal, low=0.0, high=0.0)
     return t_estimate(mean, sd / sqrt(len(x)), start - 1, confidence)

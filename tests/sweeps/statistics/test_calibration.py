@@ -1,7 +1,8 @@
 """Do the intervals cover, and do the tests keep their level? Seeded simulations through the public functions.
 
 Seeds share an effect, as data order does, and cells have the spreads .015, .049 and .002 that were published
-for one family of models. "Cover" is 93 to 97 % at nominal 95 %; a family's error is at most 6 % at nominal 5 %.
+for one family of models. "Cover" is 93 to 97 % at nominal 95 %, and a family errs in at most 6 %
+at nominal 5 %.
 """
 
 import numpy as np

@@ -38,6 +38,14 @@ def test_smallest_pooled_difference_has_its_power(cells: int, n: int) -> None:
     assert d == pytest.approx(se * (critical + stats.t.ppf(0.8, df)), rel=0.02)
 
 
+def test_power_rises_with_the_difference_in_every_design() -> None:
+    for df in (1, 2, 10, 48, 500):
+        for comparisons in (1, 24, 5000):
+            rising = [power(d, 1.0, df, comparisons=comparisons) for d in np.linspace(0, 50, 101)]
+            assert rising[0] == pytest.approx(0.05 / comparisons)
+            assert np.all(np.diff(rising) > -1e-12)
+
+
 def test_few_degrees_of_freedom_and_many_comparisons() -> None:
     d = smallest_difference(1.0, 1, comparisons=24)
     assert power(d, 1.0, 1, comparisons=24) == pytest.approx(0.8, abs=1e-9)

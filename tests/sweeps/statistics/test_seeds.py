@@ -49,6 +49,8 @@ def test_equal_first_deltas_have_no_interval() -> None:
     assert (e.mean, e.low, e.p) == (0.025, None, None)
     assert e.reason is not None
     assert e.reason.startswith("the first deltas are equal")
+    zero = stein_estimate([0.0] * 4, 3)
+    assert (zero.mean, zero.low, zero.high, zero.p) == (0, 0, 0, None)
 
 
 def test_bad_input_is_refused() -> None:
