@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import (
     Attempt,
+    Base,
     Cell,
     Dataset,
     Evaluation,
@@ -104,15 +105,17 @@ def build_sweep(
     tails = {
         key: float(np.mean(losses[key][-11:])) for key in settled if states.get(key, "finished") == "finished"
     }
-    session.execute(
-        insert(Job),
+    _insert(
+        session,
+        Job,
         [
             _job(ids[key], key, states.get(key, "finished"), tails.get(key), position)
             for position, key in enumerate(keys)
         ],
     )
-    session.execute(
-        insert(SweepJob),
+    _insert(
+        session,
+        SweepJob,
         [
             {
                 "sweep_id": sweep.id,
@@ -182,10 +185,16 @@ def _job(job_id: str, key: JobKey, state: str, tail_mean: float | None, position
     }
 
 
+def _insert(session: Session, table: type[Base], rows: list[dict[str, Any]]) -> None:
+    if rows:
+        session.execute(insert(table), rows)
+
+
 def _attempts(session: Session, sweep: int, jobs: Sequence[tuple[str, str]]) -> None:
     causes = {"finished": "finished", "diverged": "diverged", "failed": "user_error"}
-    session.execute(
-        insert(Attempt),
+    _insert(
+        session,
+        Attempt,
         [
             {
                 "job_id": job_id,
@@ -203,8 +212,9 @@ def _attempts(session: Session, sweep: int, jobs: Sequence[tuple[str, str]]) -> 
             for i, (job_id, state) in enumerate(jobs)
         ],
     )
-    session.execute(
-        insert(Event),
+    _insert(
+        session,
+        Event,
         [{"sweep_id": sweep, "job_id": None, "kind": "submitted", "detail": {}, "created": START}]
         + [
             {
@@ -217,8 +227,9 @@ def _attempts(session: Session, sweep: int, jobs: Sequence[tuple[str, str]]) -> 
             for i, (job_id, state) in enumerate(jobs)
         ],
     )
-    session.execute(
-        insert(Measurement),
+    _insert(
+        session,
+        Measurement,
         [{"job_id": job_id, "name": "tokens_per_second", "value": 1e5} for job_id, _ in jobs],
     )
 
@@ -242,5 +253,5 @@ def _curves(session: Session, jobs: Mapping[str, tuple[np.ndarray, str]]) -> Non
                         "tokens_per_second": 1e5,
                     }
                 )
-    session.execute(insert(Evaluation), evaluations)
-    session.execute(insert(Progress), progress)
+    _insert(session, Evaluation, evaluations)
+    _insert(session, Progress, progress)

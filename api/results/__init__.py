@@ -26,12 +26,14 @@ from .jobs import (
     progress,
 )
 from .lookup import NotFoundError, QueryError
-from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_view
+from .significance import CellComparison, Family, LineShape, PairedStatistics, Pooling, paired_statistics
+from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_version, sweep_view
 from .tables import AblationTable, TableRow, ablation_table
 
 __all__ = [
     "AblationTable",
     "AttemptView",
+    "CellComparison",
     "CellState",
     "CellView",
     "CurveLine",
@@ -39,6 +41,7 @@ __all__ = [
     "Difference",
     "EvaluationPoint",
     "EventView",
+    "Family",
     "Grid",
     "GridPanel",
     "HeadCurve",
@@ -46,7 +49,10 @@ __all__ = [
     "JobPage",
     "JobSummary",
     "JobView",
+    "LineShape",
     "NotFoundError",
+    "PairedStatistics",
+    "Pooling",
     "ProgressPoint",
     "QueryError",
     "SeedResult",
@@ -66,6 +72,8 @@ __all__ = [
     "jobs",
     "list_sweeps",
     "newest_event",
+    "paired_statistics",
     "progress",
+    "sweep_version",
     "sweep_view",
 ]

@@ -105,6 +105,12 @@ def sweep_view(session: Session, name: str) -> SweepView:
     )
 
 
+def sweep_version(session: Session, name: str) -> str:
+    """What changes whenever the sweep's results do, and differs between sweeps. Raises `NotFoundError`."""
+    sweep = find_sweep(session, name)
+    return f"{sweep.id}.{sweep.version}.{sweep.created.timestamp():.6f}"
+
+
 @dataclass(frozen=True)
 class _Count:
     """The jobs of one sweep in one state."""

@@ -1,7 +1,6 @@
 """A store of results on SQLite and on a real PostgreSQL."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, create_engine
@@ -23,18 +22,26 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         server.cleanup()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    """An empty store."""
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """The tables, made once for all tests."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path / 'headcount.db'}"
+        url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'headcount.db'}"
     else:
         url = request.getfixturevalue("postgresql")
     engine = create_engine(url)
-    Base.metadata.drop_all(engine)
     Base.metadata.create_all(engine)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def engine(database: Engine) -> Engine:
+    """An empty store."""
+    with database.begin() as connection:
+        for table in reversed(Base.metadata.sorted_tables):
+            connection.execute(table.delete())
+    return database
 
 
 @pytest.fixture
