@@ -14,7 +14,7 @@ Verdict = Literal["homogeneous", "heterogeneous", "undecided"]
 
 RATIO = 4.0  # the spread, in those of the other cells, that a check worth its name notices
 POWER = 0.8  # how often it must
-_DRAWS = 2000
+_DRAWS = 1000
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class HomogeneityCheck:
 def check_homogeneity(losses: Array, *, alpha: float = 0.2) -> HomogeneityCheck:
     """Do the cells of a table of losses, cells × seeds, NaN where missing, share one variance?
 
-    Bartlett's statistic on each cell's residuals from y = cell + seed + error. Bartlett, since at 3
-    seeds Brown and Forsythe's test never rejects, and Levene's rejects equal variances twice too often. The residuals, since deltas share their
-    control's noise and would hide a noisy cell behind it. Residuals of one seed sum to 0, so the statistic is
-    not quite χ²: p comes from 2000 seeded normal draws of the same layout. `alpha` is lenient because a false
-    alarm costs width, and a miss costs coverage.
+    Bartlett's statistic on each cell's residuals from y = cell + seed + error. Bartlett, since at 3 seeds
+    Brown and Forsythe's test never rejects, and Levene's rejects equal variances twice too often. The
+    residuals, since deltas share their control's noise and would hide a noisy cell behind it. Residuals of
+    one seed sum to 0, so the statistic is not quite χ²: p comes from 1000 seeded normal draws of the same
+    layout. `alpha` is lenient because a false alarm costs width, and a miss costs coverage.
     """
     table = check_table(losses, cells=2)
     present = ~np.isnan(table)
