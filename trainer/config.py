@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
 from headcount.trainer.errors import UserError, nearest
-from headcount.trainer.residuals.registry import stream_names, stream_reads
+from headcount.trainer.residuals.registry import stream_fields, stream_names, stream_reads
 from headcount.trainer.scales import SCALES
+from headcount.trainer.tail import FEWEST, tail_size, tail_start
 
 NUMERICS = 1
 """Part of every job id. Raised only when the same configuration would train to other numbers."""
@@ -59,6 +60,7 @@ class TrainConfig:
     eval_every: int
     """Steps between evaluations, the first before step 0; a fortieth of the steps where not given."""
     eval_windows: int = 64
+    """All validation windows where the data has fewer."""
     peak_lr: float = 1e-3
     min_lr_ratio: float = 0.1
     beta1: float = 0.9
@@ -86,6 +88,9 @@ FIELDS: dict[str, "dataclasses.Field[Any]"] = {
 """Every field that a sweep may set or vary, by its dotted name."""
 
 _DEFAULTS = {name: f.default for name, f in FIELDS.items() if f.default is not dataclasses.MISSING}
+
+_NAMES_ONLY = {"model.scale", "data.source", "data.text"}
+"""Equal shapes are equal jobs, and a fingerprint stands for the text."""
 
 
 class FieldError(UserError):
@@ -143,6 +148,12 @@ def fields_of(config: JobConfig) -> dict[str, Any]:
     }
 
 
+def effective_fields(config: JobConfig) -> dict[str, Any]:
+    """The fields that decide the job's numbers: no mere names, and none that its stream leaves unread."""
+    unread = {f"model.{name}" for name in stream_fields() - stream_reads(config.model.residual)}
+    return {name: v for name, v in fields_of(config).items() if name not in unread | _NAMES_ONLY}
+
+
 def check_field(name: str, value: object) -> Any:
     """The value of the field `name` as its declared type. A whole number is taken where a real one is meant.
 
@@ -194,19 +205,45 @@ def _check_rules(config: JobConfig) -> None:
         raise FieldError(
             "train.warmup_steps", f"got {train.warmup_steps}; expected fewer than train.steps ({train.steps})"
         )
-    if train.eval_every > train.steps:
-        raise FieldError(
-            "train.eval_every", f"got {train.eval_every}; expected at most train.steps ({train.steps})"
-        )
     if train.min_lr_ratio > 1:
         raise FieldError("train.min_lr_ratio", f"got {train.min_lr_ratio}; expected at most 1")
+    for name, beta in (("train.beta1", train.beta1), ("train.beta2", train.beta2)):
+        if beta >= 1:
+            raise FieldError(name, f"got {beta}; expected less than 1")
+    if train.clip_norm <= 0:
+        raise FieldError("train.clip_norm", f"got {train.clip_norm}; expected more than 0")
+    _check_tail(train)
+
+
+def _check_tail(train: TrainConfig) -> None:
+    """The tail mean needs evaluations enough, none of them in the warm-up."""
+    start = tail_start(train.steps)
+    if train.warmup_steps > start:
+        raise FieldError(
+            "train.warmup_steps",
+            f"got {train.warmup_steps}, which reaches into the tail; expected at most {start}, "
+            "three quarters of train.steps",
+        )
+    if tail_size(train.steps, train.eval_every) < FEWEST:
+        enough = [n for n in range(1, train.eval_every) if tail_size(train.steps, n) >= FEWEST]
+        if not enough:
+            raise FieldError(
+                "train.steps",
+                f"got {train.steps}; the last quarter must hold {FEWEST} evaluations: expected 8 or more",
+            )
+        raise FieldError(
+            "train.eval_every",
+            f"got {train.eval_every}, which leaves fewer than {FEWEST} evaluations in the last quarter of "
+            f"{train.steps} steps; expected {enough[-1]} or less",
+        )
 
 
 _SMALLEST: dict[str, float] = {
     **dict.fromkeys(("model.d_model", "model.layers", "model.heads", "model.kv_heads", "model.d_ff"), 1),
     **dict.fromkeys(("model.routing_heads", "data.context", "train.steps", "train.batch_tokens"), 1),
-    **dict.fromkeys(("train.eval_every", "train.eval_windows"), 1),
+    **dict.fromkeys(("train.eval_every", "train.eval_windows", "model.rope_theta"), 1),
     **dict.fromkeys(("train.warmup_steps", "train.min_lr_ratio", "train.weight_decay", "train.peak_lr"), 0),
+    **dict.fromkeys(("model.norm_eps", "model.init_std", "train.beta1", "train.beta2", "train.adam_eps"), 0),
     "model.vocab_size": 2,
 }
 

@@ -14,6 +14,7 @@ def _scale(
     batch_windows: int,
     steps: int = 20_000,
     precision: str = "bf16",
+    peak_lr: float = 1e-3,
 ) -> dict[str, Any]:
     return {
         "model.d_model": d_model,
@@ -25,11 +26,12 @@ def _scale(
         "train.batch_tokens": context * batch_windows,
         "train.steps": steps,
         "train.precision": precision,
+        "train.peak_lr": peak_lr,
     }
 
 
 SCALES: dict[str, dict[str, Any]] = {
-    "nano": _scale(64, 2, 4, 2, 192, context=128, batch_windows=8, steps=200, precision="fp32"),
+    "nano": _scale(64, 2, 4, 2, 192, context=128, batch_windows=8, steps=320, precision="fp32", peak_lr=3e-3),
     "micro": _scale(128, 4, 8, 4, 384, context=256, batch_windows=8, steps=1_000, precision="fp32"),
     "20m": _scale(384, 6, 8, 4, 1152, context=512, batch_windows=64),
     "50m": _scale(512, 8, 8, 4, 1536, context=1024, batch_windows=64),

@@ -1,0 +1,38 @@
+"""When a job counts as diverged: an outcome of training, not an error."""
+
+import math
+
+from headcount.trainer.config import TrainConfig
+
+_SMOOTHING = 0.05
+_LIMIT = 1.3
+_PATIENCE = 0.05
+
+
+class DivergenceWatch:
+    """Diverged: a loss that is not finite, or, after warm-up, a smoothed loss (an exponential moving average
+    over about 20 updates) above 1.3x its best for a twentieth of the job's steps on end."""
+
+    def __init__(self, train: TrainConfig) -> None:
+        self._warmup = train.warmup_steps
+        self._patience = max(1, math.ceil(_PATIENCE * train.steps))
+        self._smoothed = self._best = math.inf
+        self._above = 0
+
+    def diverges(self, step: int, loss: float) -> bool:
+        """Take in the training loss of update `step`, in order; True ends the job there."""
+        if not math.isfinite(loss):
+            return True
+        first = math.isinf(self._smoothed)
+        self._smoothed = loss if first else self._smoothed + _SMOOTHING * (loss - self._smoothed)
+        self._best = min(self._best, self._smoothed)
+        above = step >= self._warmup and self._smoothed > _LIMIT * self._best
+        self._above = self._above + 1 if above else 0
+        return self._above >= self._patience
+
+    def state(self) -> dict[str, float]:
+        return {"smoothed": self._smoothed, "best": self._best, "above": self._above}
+
+    def restore(self, state: dict[str, float]) -> None:
+        self._smoothed, self._best = state["smoothed"], state["best"]
+        self._above = int(state["above"])

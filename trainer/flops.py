@@ -1,0 +1,46 @@
+"""What a job costs, from its configuration alone. Imports without torch.
+
+Floating-point operations of one training token, forward and backward:
+
+    6 · (weights of all matrix products) + 6 · layers · d_model · context + the residual stream's own
+
+The tied head counts as a product and the embedding's look-up as nothing. Attention is causal, so a token
+meets context / 2 keys on average (PaLM's formula, arXiv 2204.02311, appendix B, counts every key: 12 in place
+of 6).
+Norms, rotations and activations are left out. A product of [1, a] and [a, b] is 2·a·b operations.
+"""
+
+from headcount.trainer.config import JobConfig, ModelConfig
+from headcount.trainer.residuals.registry import added_flops_per_token, added_parameters
+from headcount.trainer.tail import evaluation_steps
+
+
+def parameter_count(config: JobConfig) -> int:
+    """Parameters of the whole model, the tied embedding once."""
+    model = config.model
+    head_width = model.d_model // model.heads
+    norms = model.layers * (2 * model.d_model + 2 * head_width) + model.d_model
+    return _product_weights(model) + norms + added_parameters(model)
+
+
+def flops_per_token(config: JobConfig) -> float:
+    """Of one training token, forward and backward."""
+    model = config.model
+    attention = 6 * model.layers * model.d_model * config.data.context
+    return 6.0 * _product_weights(model) + attention + added_flops_per_token(model)
+
+
+def job_flops(config: JobConfig) -> float:
+    """Of the whole job: all updates, and its evaluations, which are forward only (a third)."""
+    train = config.train
+    trained = train.steps * train.batch_tokens
+    evaluations = len(evaluation_steps(train.steps, train.eval_every))
+    evaluated = evaluations * train.eval_windows * config.data.context
+    return flops_per_token(config) * (trained + evaluated / 3)
+
+
+def _product_weights(model: ModelConfig) -> int:
+    kv_width = model.kv_heads * (model.d_model // model.heads)
+    attention = 2 * model.d_model * model.d_model + 2 * model.d_model * kv_width
+    mlp = 3 * model.d_model * model.d_ff
+    return model.layers * (attention + mlp) + model.vocab_size * model.d_model

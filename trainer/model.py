@@ -1,0 +1,79 @@
+"""The transformer: pre-norm sublayers that read from and write to a residual stream."""
+
+import hashlib
+from importlib import import_module
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headcount.trainer.attention import Attention, rotary_angles
+from headcount.trainer.config import ModelConfig
+from headcount.trainer.layers import MLP, RMSNorm
+from headcount.trainer.residuals.interface import ResidualStream, State
+
+
+class Block(nn.Module):
+    """Two sublayers, at two sites of the residual stream."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.attention = Attention(config)
+        self.mlp = MLP(config)
+
+    def forward(self, stream: ResidualStream, state: State, site: int, rotation: Tensor) -> None:
+        stream.write(state, site, self.attention(stream.read(state, site), rotation))
+        stream.write(state, site + 1, self.mlp(stream.read(state, site + 1)))
+
+
+class Transformer(nn.Module):
+    """A language model over `config.vocab_size` tokens, its embedding tied to its head.
+
+    Weights are drawn from `seed`, each by its own name, so that models which share a name and shape share the
+    weight, whatever their residual stream. `context` is the longest window it can read.
+    """
+
+    def __init__(self, config: ModelConfig, context: int, seed: int) -> None:
+        super().__init__()
+        self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.norm = RMSNorm(config.d_model, config.norm_eps)
+        self.stream = build_stream(config)
+        angles = rotary_angles(context, config.d_model // config.heads, config.rope_theta)
+        self.register_buffer("rotation", angles.float(), persistent=False)
+        self.compute_dtype = torch.float32
+        draw_parameters(self, config.init_std, seed)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`."""
+        state = self.stream.begin(F.embedding(tokens, self.embedding).to(self.compute_dtype))
+        rotation = self.rotation.to(self.compute_dtype)
+        for n, block in enumerate(self.blocks):
+            block(self.stream, state, 2 * n, rotation)
+        return F.linear(self.norm(self.stream.finish(state)), self.embedding.to(self.compute_dtype))
+
+    def token_losses(self, windows: Tensor) -> Tensor:
+        """Cross entropy in nats [B, T] of predicting each next token, for windows [B, T + 1]."""
+        logits = self(windows[:, :-1])
+        losses = F.cross_entropy(logits.flatten(0, 1).float(), windows[:, 1:].flatten(), reduction="none")
+        return losses.view(len(windows), -1)
+
+
+def build_stream(config: ModelConfig) -> ResidualStream:
+    """The residual stream that `config.residual` names."""
+    stream: ResidualStream = import_module(f"headcount.trainer.residuals.{config.residual}").Stream(config)
+    return stream
+
+
+@torch.no_grad()
+def draw_parameters(model: Transformer, std: float, seed: int) -> None:
+    """Draw every matrix, and each vector that the stream names, from N(0, std²) by (seed, name).
+
+    Drawn in float32 on the CPU, so that the weights do not depend on the device.
+    """
+    vectors = {id(parameter) for parameter in model.stream.drawn_vectors()}
+    for name, parameter in model.named_parameters():
+        if parameter.dim() >= 2 or id(parameter) in vectors:
+            digest = hashlib.sha256(f"draw/{seed}/{name}".encode()).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)

@@ -1,0 +1,38 @@
+"""AdamW on every parameter, and the learning rate of each update."""
+
+import math
+
+import torch
+
+from headcount.trainer.config import TrainConfig
+from headcount.trainer.model import Transformer
+
+
+def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW:
+    """One group of all parameters: weight decay applies to norms and queries too (the paper's recipe).
+
+    The parameters are the float32 masters. The learning rate is set before each update.
+    """
+    return torch.optim.AdamW(
+        model.parameters(),
+        lr=train.peak_lr,
+        betas=(train.beta1, train.beta2),
+        eps=train.adam_eps,
+        weight_decay=train.weight_decay,
+        fused=True,
+    )
+
+
+def learning_rate(train: TrainConfig, step: int) -> float:
+    """Of update `step`, from 0: linear to the peak at the last warm-up update, then half a cosine down to
+    `min_lr_ratio` of it at the last update of all."""
+    if step < train.warmup_steps:
+        return train.peak_lr * (step + 1) / train.warmup_steps
+    progress = (step + 1 - train.warmup_steps) / (train.steps - train.warmup_steps)
+    share = 0.5 * (1 + math.cos(math.pi * progress))
+    return train.peak_lr * (train.min_lr_ratio + (1 - train.min_lr_ratio) * share)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
