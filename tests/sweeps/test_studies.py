@@ -1,0 +1,38 @@
+"""The ready-made studies: each one plans."""
+
+from pathlib import Path
+
+import pytest
+
+import headcount.sweeps
+from headcount.sweeps.forecast import forecast
+from headcount.sweeps.plan import Plan, plan
+from headcount.sweeps.spec import load_spec
+from headcount.trainer.data import Manifest
+
+STUDIES = sorted(Path(headcount.sweeps.__path__[0]).glob("*.yaml"))
+MANIFEST = Manifest("f" * 64, "stdlib", 256, 4_000_000_000, 50_000_000, 1_000, 4_050_000_000)
+
+
+def planned(path: Path) -> Plan:
+    return plan(load_spec(path), lambda config: MANIFEST)
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_a_study_plans_without_a_warning_and_is_named_as_its_file(path: Path) -> None:
+    result = planned(path)
+    assert result.spec.name == path.stem.replace("_", "-")
+    assert result.spec.description
+    assert forecast(result).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "treatments", "controls", "jobs"), [("quickstart", 8, 2, 20), ("head_count", 60, 12, 216)]
+)
+def test_a_study_has_the_size_that_its_comment_says(
+    name: str, treatments: int, controls: int, jobs: int
+) -> None:
+    result = planned(next(path for path in STUDIES if path.stem == name))
+    assert sum(not cell.is_control for cell in result.cells) == treatments
+    assert sum(cell.is_control for cell in result.cells) == controls
+    assert len(result.jobs) == jobs
