@@ -96,7 +96,7 @@ def grid(table: AblationTable, rows: str | None = None, columns: str | None = No
         cells = tuple(
             tuple(found.get((_key(y), _key(x))) for x in table.axes[across]) for y in table.axes[down]
         )
-        panels.append(GridPanel(settings, cells, _best(members)))
+        panels.append(GridPanel(settings, cells, best_cell(members)))
     return Grid(table.sweep, table.version, down, across, table.axes[down], table.axes[across], tuple(panels))
 
 
@@ -131,7 +131,8 @@ def _key(value: Any) -> str:
     return json.dumps(float(value) if number else value, sort_keys=True)
 
 
-def _best(rows: Sequence[TableRow]) -> int | None:
+def best_cell(rows: Sequence[TableRow]) -> int | None:
+    """The cell with the lowest mean among those with the most seeds; None without a mean."""
     most = max((r.n for r in rows if r.mean is not None), default=0)
     ranked = [(r.mean, r.cell) for r in rows if r.mean is not None and r.n == most]
     return min(ranked)[1] if ranked else None
