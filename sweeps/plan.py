@@ -181,8 +181,10 @@ def _drafts(
             raise _same_job(spec, grid[key], draft)
         if control is not None and spec.control is not None:
             drafted = _draft(spec, {**settings, **spec.control}, control, texts[control.data])
-            pairs[key] = digest(drafted.content)
-            controls.setdefault(pairs[key], drafted)
+            paired = digest(drafted.content)
+            controls.setdefault(paired, drafted)
+            if pairs.setdefault(key, paired) != paired:
+                raise _several_controls(spec, draft, controls[pairs[key]], drafted)
     for axis in spec.axes:
         if not any(axis in draft.settings for draft in grid.values()):
             readers = [name for name in stream_names() if axis.partition(".")[2] in stream_reads(name)]
@@ -214,6 +216,15 @@ def _same_job(spec: SweepSpec, one: _Draft, other: _Draft) -> SpecError:
     return spec.error(
         f"the cells {cell_name(one.settings)} and {cell_name(other.settings)} are the same job; keep one",
         *field_places(spec, differing, other.settings),
+    )
+
+
+def _several_controls(spec: SweepSpec, draft: _Draft, one: _Draft, other: _Draft) -> SpecError:
+    axis = next(axis for axis in other.settings if one.settings.get(axis) != other.settings[axis])
+    return spec.error(
+        f"the cell {cell_name(draft.settings)} would have several controls, {cell_name(one.settings)} and "
+        f"{cell_name(other.settings)}; give {axis} in control",
+        "control",
     )
 
 

@@ -13,7 +13,7 @@ from headcount.trainer.residuals.registry import stream_names
 from headcount.trainer.scales import SCALES
 
 LARGEST = 2**31 - 1
-"""Of a seed or a priority: what a column of the store holds."""
+"""Of any whole number: what a column of the store holds."""
 
 NOT_YET = {
     "budget": "the sweep runs until every job has ended or it is cancelled",
@@ -64,6 +64,8 @@ def _field_value(name: str, node: Node) -> Any:
         value = check_field(name, node.plain())
     except FieldError as error:
         raise node.error(error.problem) from error
+    if isinstance(value, int) and value > LARGEST:
+        raise node.error(f"got {value}; expected at most {LARGEST}")
     names = {"model.scale": tuple(SCALES), "model.residual": stream_names()}.get(name)
     if names and value not in names:
         raise node.error(f"unknown {name.partition('.')[2]} {value!r}; {nearest(value, names)}")

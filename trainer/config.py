@@ -1,6 +1,7 @@
 """What one training job is: a configuration in which every number is explicit. Imports without torch."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin
@@ -250,7 +251,8 @@ _SMALLEST: dict[str, float] = {
 
 def _check_divides(name: str, divisor: int, whole_name: str, whole: int) -> None:
     if whole % divisor:
-        near = min((n for n in range(1, whole + 1) if whole % n == 0), key=lambda n: abs(n - divisor))
+        small = [n for n in range(1, math.isqrt(whole) + 1) if whole % n == 0]
+        near = min((*small, *(whole // n for n in small)), key=lambda n: (abs(n - divisor), n))
         raise FieldError(
             name, f"{divisor} does not divide {whole_name} ({whole}); the nearest that does is {near}"
         )

@@ -232,6 +232,13 @@ BROKEN = [
         "    1 / train.weight_decay > 2\n    ^",
     ),
     (
+        "axes: {model.residual: [additive, mhar], model.routing_heads: [1, 2]}\n"
+        "control: {model.residual: mhar}",
+        "3: control: the cell model.residual=additive would have several controls, model.residual=mhar, "
+        "model.routing_heads=1 and model.residual=mhar, model.routing_heads=2; give model.routing_heads in "
+        "control",
+    ),
+    (
         "axes: {model.vocab_size: [256, 300]}",
         "2: axes.model.vocab_size[1]: 300, where the text stdlib has 256; leave the line out to take "
         "the text's",

@@ -115,6 +115,10 @@ BAD = [
     ("job: {train: {peak_lr: '1e-3'}}", "2: job.train.peak_lr: got '1e-3'; expected a number"),
     ("job: {data: {text: [1]}}", "2: job.data.text: got [1]; expected a path or a list of paths"),
     ("job:\n  train: {steps: }", "3: job.train.steps: has no value; leave the line out for the default"),
+    (
+        "job: {train: {batch_tokens: 3000000000}}",
+        "2: job.train.batch_tokens: got 3000000000; expected at most 2147483647",
+    ),
     ("job: {model: nano}", "2: job.model: got 'nano'; expected fields of model"),
     ("job: {seed: 1}", "2: job.seed: seeds are listed at the top, as in 'seeds: [0, 1, 2]'"),
     (
