@@ -40,7 +40,7 @@ class Transformer(nn.Module):
         self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.stream = build_stream(config)
         angles = rotary_angles(context, config.d_model // config.heads, config.rope_theta)
-        self.register_buffer("rotation", angles.float(), persistent=False)
+        self.register_buffer("rotation", angles, persistent=False)
         self.compute_dtype = torch.float32
         draw_parameters(self, config.init_std, seed)
 
