@@ -13,6 +13,8 @@ from headcount.trainer.errors import UserError, nearest
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 8
 MAX_DIGITS = 40
+MAX_PROBLEM = 1000
+"""Characters of an error: it quotes the file, which may hold anything."""
 
 Scalar = str | int | float | bool | None
 
@@ -23,6 +25,8 @@ class SpecError(UserError):
     def __init__(
         self, problem: str, *, origin: str, line: int | None = None, field: str | None = None
     ) -> None:
+        if len(problem) > MAX_PROBLEM:
+            problem = problem[:MAX_PROBLEM] + " …"
         place = origin if line is None else f"{origin}:{line}"
         super().__init__(": ".join(part for part in (place, field, problem) if part))
         self.origin = origin

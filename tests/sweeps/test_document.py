@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.sweeps.document import MAX_BYTES, SpecError, parse_document, read_text
@@ -55,6 +55,7 @@ def test_scalars_are_those_of_the_core_schema(text: str, expected: object) -> No
     assert type(found) is type(expected)
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False))
 def test_any_number_that_python_writes_is_read_back(number: float) -> None:
     text = str(number).replace("inf", ".inf")
@@ -104,10 +105,17 @@ def test_a_bad_document_is_one_clear_error(text: str, message: str) -> None:
     assert caught.value.origin == "sweep.yaml"
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("ab:-[]{}&*!|>'\"%@`#,?~ \n\t0123e."), max_size=80))
 def test_any_text_is_a_tree_or_one_clear_error(text: str) -> None:
     with suppress(SpecError):
         parse_document(text, "sweep.yaml")
+
+
+def test_an_error_quotes_a_bounded_part_of_the_file() -> None:
+    top = parse_document(f"a: {'x' * 5000}", "sweep.yaml")
+    message = str(top.mapping("fields")["a"].unexpected("a number"))
+    assert message == f"sweep.yaml:1: a: got '{'x' * 995} …"
 
 
 def test_a_bomb_of_aliases_is_refused_at_its_first_anchor() -> None:

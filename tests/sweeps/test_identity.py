@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.sweeps.identity import canonical, job_id
@@ -158,6 +158,7 @@ def test_a_whole_number_in_a_real_field_is_the_same_number() -> None:
     assert job_id(whole, TEXT) == job_id(config, TEXT)
 
 
+@settings(deadline=None)
 @given(
     seed=st.integers(0, 2**31 - 1),
     heads=st.sampled_from([1, 2, 4, 8, 16, 32, 64]),
