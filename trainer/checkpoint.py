@@ -51,8 +51,9 @@ def save(folder: Path, step: int, state: dict[str, Any], owner: dict[str, Any]) 
             old.unlink()
             old.with_suffix(".pt").unlink(missing_ok=True)
     except OSError as error:
-        if not statement.exists():
-            weights.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that was never there has nothing to clear away
+            if not statement.exists():
+                weights.unlink()
         raise UserError(
             f"cannot write the checkpoint of step {step} in {folder}: {error.strerror}; "
             "free some space and start the job again"
