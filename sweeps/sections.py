@@ -95,12 +95,12 @@ def _axes(node: Node) -> dict[str, Any]:
     for name, axis in dotted(node).items():
         if isinstance(axis.value, dict):
             raise axis.error("a range is not supported yet; list the values, as in [1e-4, 3e-4, 1e-3]")
-        values: list[Any] = []
+        values: dict[Any, None] = {}
         for item in axis.items("a list of values"):
             value = _field_value(name, item)
             if value in values:
                 raise item.error(f"{item.plain()!r} is listed twice")
-            values.append(value)
+            values[value] = None
         if not values:
             raise axis.error("an axis without values; list at least one, or remove the axis")
         axes[name] = tuple(values)
@@ -110,12 +110,12 @@ def _axes(node: Node) -> dict[str, Any]:
 def _seeds(node: Node) -> dict[str, Any]:
     if isinstance(node.value, dict):
         raise node.error("adding seeds by a rule is not supported yet; list them, as in [0, 1, 2]")
-    seeds: list[int] = []
+    seeds: dict[int, None] = {}
     for item in node.items("a list such as [0, 1, 2]"):
         seed = _whole(item, 0, LARGEST)
         if seed in seeds:
             raise item.error(f"{seed} is listed twice")
-        seeds.append(seed)
+        seeds[seed] = None
     if not seeds:
         raise node.error("no seeds; expected a list such as [0, 1, 2]")
     return {"seeds": tuple(seeds)}

@@ -226,7 +226,9 @@ def _check_tail(train: TrainConfig) -> None:
             "three quarters of train.steps",
         )
     if tail_size(train.steps, train.eval_every) < FEWEST:
-        enough = [n for n in range(1, train.eval_every) if tail_size(train.steps, n) >= FEWEST]
+        # over a fifth of the steps apart, at most one evaluation besides the last lies in the last quarter
+        sparsest = min(train.eval_every - 1, train.steps // 5)
+        enough = next((n for n in range(sparsest, 0, -1) if tail_size(train.steps, n) >= FEWEST), None)
         if not enough:
             raise FieldError(
                 "train.steps",
@@ -235,7 +237,7 @@ def _check_tail(train: TrainConfig) -> None:
         raise FieldError(
             "train.eval_every",
             f"got {train.eval_every}, which leaves fewer than {FEWEST} evaluations in the last quarter of "
-            f"{train.steps} steps; expected {enough[-1]} or less",
+            f"{train.steps} steps; expected {enough} or less",
         )
 
 
