@@ -67,8 +67,7 @@ def load_newest(folder: Path, owner: dict[str, Any]) -> dict[str, Any] | None:
     One that is torn or damaged is passed over for the one before. Raises `UserError` where the checkpoint is
     of another job.
     """
-    for leftover in folder.glob(".step-*"):
-        leftover.unlink(missing_ok=True)
+    _clear_remains(folder)
     for path in _statements(folder):
         try:
             statement = json.loads(path.read_text(encoding="utf-8"))
@@ -79,11 +78,21 @@ def load_newest(folder: Path, owner: dict[str, Any]) -> dict[str, Any] | None:
             whole = False
         if not whole:
             log.warning("passing over the checkpoint %s, which is damaged", path.with_suffix(".pt"))
+            path.unlink()
             continue
         _check_owner(path, statement["owner"], owner)
         state: dict[str, Any] = torch.load(weights, map_location="cpu", weights_only=True)
         return state
     return None
+
+
+def _clear_remains(folder: Path) -> None:
+    """Remove what a writer that was killed left behind."""
+    for beside in folder.glob(".step-*"):
+        beside.unlink()
+    for weights in folder.glob("step-*.pt"):
+        if not weights.with_suffix(".json").exists():
+            weights.unlink()
 
 
 def _check_owner(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:

@@ -225,19 +225,16 @@ def _check_tail(train: TrainConfig) -> None:
             f"got {train.warmup_steps}, which reaches into the tail; expected at most {start}, "
             "three quarters of train.steps",
         )
+    most = train.steps // 8
+    if most == 0:
+        raise FieldError(
+            "train.steps", f"got {train.steps}; expected 8 or more, for a tail of {FEWEST} evaluations"
+        )
     if tail_size(train.steps, train.eval_every) < FEWEST:
-        # over a fifth of the steps apart, at most one evaluation besides the last lies in the last quarter
-        sparsest = min(train.eval_every - 1, train.steps // 5)
-        enough = next((n for n in range(sparsest, 0, -1) if tail_size(train.steps, n) >= FEWEST), None)
-        if not enough:
-            raise FieldError(
-                "train.steps",
-                f"got {train.steps}; the last quarter must hold {FEWEST} evaluations: expected 8 or more",
-            )
         raise FieldError(
             "train.eval_every",
             f"got {train.eval_every}, which leaves fewer than {FEWEST} evaluations in the last quarter of "
-            f"{train.steps} steps; expected {enough} or less",
+            f"{train.steps} steps; expected {most} or less",
         )
 
 

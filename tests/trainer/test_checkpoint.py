@@ -66,6 +66,8 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_older_one(
         statement.write_text(statement.read_text()[:20])
     assert newest(tmp_path) == 5
     assert ("step-00000010.pt, which is damaged" in caplog.text) == (harm != "no statement")
+    saved(tmp_path, 12)
+    assert sorted(p.name for p in tmp_path.glob("*.json")) == ["step-00000005.json", "step-00000012.json"]
 
 
 def test_when_all_are_damaged_there_is_none(tmp_path: Path) -> None:
@@ -78,8 +80,9 @@ def test_when_all_are_damaged_there_is_none(tmp_path: Path) -> None:
 def test_what_a_killed_writer_left_is_cleared_away(tmp_path: Path) -> None:
     saved(tmp_path, 5)
     (tmp_path / ".step-00000006.pt.123").write_bytes(b"half")
+    (tmp_path / "step-00000006.pt").write_bytes(b"without a statement")
     assert newest(tmp_path) == 5
-    assert not list(tmp_path.glob(".*"))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["step-00000005.json", "step-00000005.pt"]
 
 
 def test_a_checkpoint_of_another_owner_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,53 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from headcount.trainer.config import JobConfig, job_from_fields
+from headcount.trainer.model import Transformer
+from headcount.trainer.optimizer import build_optimizer, learning_rate, set_learning_rate
+
+
+def test_the_published_schedule() -> None:
+    train = job_from_fields({"model.scale": "100m"}).train
+    rates = [learning_rate(train, step) for step in (0, 999, 10_499, 19_999)]
+    assert rates == pytest.approx([1e-6, 1e-3, 5.5e-4, 1e-4], rel=1e-12)
+
+
+def test_without_warmup_the_cosine_begins_at_once() -> None:
+    train = job_from_fields({"train.steps": 100, "train.warmup_steps": 0, "train.peak_lr": 1.0}).train
+    rates = [learning_rate(train, step) for step in range(100)]
+    assert rates[0] == pytest.approx(1.0, abs=1e-3)
+    assert rates[-1] == pytest.approx(0.1)
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_every_parameter_is_in_one_group_with_decay(small_job: Callable[..., JobConfig]) -> None:
+    config = small_job(model__residual="mhar")
+    model = Transformer(config.model, config.data.context, seed=0)
+    (group,) = build_optimizer(model, config.train).param_groups
+    assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
+    assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
+
+
+def test_an_update_is_adamw_at_the_rate_that_was_set(small_job: Callable[..., JobConfig]) -> None:
+    """Loshchilov and Hutter 2019 (arXiv 1711.05101), algorithm 2, over three updates."""
+    config = small_job()
+    train = config.train
+    model = Transformer(config.model, config.data.context, seed=0)
+    optimizer = build_optimizer(model, train)
+    weight = model.get_parameter("blocks.0.mlp.up.weight")
+    expected = weight.detach().double()
+    first = second = torch.zeros_like(expected)
+    generator = torch.Generator().manual_seed(0)
+    for t, rate in enumerate((0.1, 0.05, 0.2), start=1):
+        weight.grad = torch.randn(weight.shape, generator=generator)
+        set_learning_rate(optimizer, rate)
+        optimizer.step()
+        gradient = weight.grad.double()
+        first = train.beta1 * first + (1 - train.beta1) * gradient
+        second = train.beta2 * second + (1 - train.beta2) * gradient**2
+        unbiased = first / (1 - train.beta1**t), second / (1 - train.beta2**t)
+        expected = expected - rate * train.weight_decay * expected
+        expected = expected - rate * unbiased[0] / (unbiased[1].sqrt() + train.adam_eps)
+    assert torch.allclose(weight.double(), expected, atol=1e-6)
