@@ -63,6 +63,10 @@ class Sweep(Base):
     """Axis name to its list of values, in the file's order."""
     seeds: Mapped[list[Any]]
     analysis: Mapped[dict[str, Any]]
+    on_failure: Mapped[str] = mapped_column(String(16), default="continue")
+    """`stop` withdraws every wish that is left when a job of this sweep fails."""
+    max_parallel: Mapped[int | None]
+    """Jobs that may run at a time; none for as many as there are slots."""
     owner: Mapped[str] = mapped_column(String(200))
     version: Mapped[int] = mapped_column(Integer, default=1)
     """Raised in the transaction of every change that shows in this sweep's results."""
@@ -109,6 +113,8 @@ class Job(Base):
     tail_mean: Mapped[float | None]
     """Written once, when the job finishes."""
     diverged_step: Mapped[int | None]
+    forgiven_attempts: Mapped[int] = mapped_column(default=0)
+    """Attempts up to this number do not count towards giving up: the job was wished for again since."""
     created: Mapped[datetime]
     ended: Mapped[datetime | None]
 

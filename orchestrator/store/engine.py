@@ -1,0 +1,149 @@
+"""The way into the store: short transactions on SQLite or PostgreSQL, one writer at a time on both."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.settings import Settings
+from headcount.trainer.errors import UserError
+
+BUSY_SECONDS = 30
+"""How long a writer waits for another."""
+
+_WRITERS_LOCK = 0x4865616463
+"""The key of PostgreSQL's advisory lock that every writer holds, so that event ids follow commits."""
+
+
+class Store:
+    """A store at the newest schema. Sessions are short; nothing is written outside `write`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._writer = engine.execution_options(headcount_writes=True)
+
+    @contextmanager
+    def read(self) -> Iterator[Session]:
+        """A session over one consistent state; never waits for a writer."""
+        with _clear_errors(self.engine), Session(self.engine, expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def write(self) -> Iterator[Session]:
+        """A session that is alone in writing; commits at the end, or rolls back on an error."""
+        begun = Session(self._writer, expire_on_commit=False)
+        with _clear_errors(self.engine), begun as session, session.begin():
+            session.connection()  # takes the lock before the first read
+            yield session
+
+    @property
+    def file(self) -> Path | None:
+        """The database file of SQLite; none on PostgreSQL."""
+        return _file_of(self.engine)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def open_store(where: Settings | str) -> Store:
+    """Open, and bring to the newest schema, the store of `settings` or at an SQLAlchemy URL.
+
+    Raises `UserError` where it cannot be opened or written, and where a newer Headcount has written it.
+    """
+    from headcount.orchestrator.store.migrations.upgrade import upgrade
+
+    url = where.database_url if isinstance(where, Settings) else where
+    store = Store(_engine(url))
+    try:
+        with _clear_errors(store.engine):
+            upgrade(store)
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _engine(url: str) -> Engine:
+    if make_url(url).get_backend_name() != "sqlite":
+        engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        event.listen(engine, "begin", _begin_postgres)
+        return engine
+    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _set_up_sqlite(connection: Any, record: Any) -> None:
+    connection.isolation_level = None  # the driver begins nothing by itself
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("headcount_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _begin_postgres(connection: Connection) -> None:
+    if connection.get_execution_options().get("headcount_writes"):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+
+
+def _file_of(engine: Engine) -> Path | None:
+    database = engine.url.database
+    return Path(database) if engine.url.get_backend_name() == "sqlite" and database else None
+
+
+class StoreUnavailable(UserError):
+    """The store does not answer now; the same call may succeed later."""
+
+
+@contextmanager
+def _clear_errors(engine: Engine) -> Iterator[None]:
+    """What the user can mend, in plain words; everything else as it was raised."""
+    try:
+        yield
+    except DBAPIError as error:
+        words = str(error.orig)
+        where = str(_file_of(engine) or engine.url.render_as_string(hide_password=True))
+        for sign, problem in _MENDABLE.items():
+            if sign in words:
+                raise UserError(f"the store {where} {problem}, or {_ELSEWHERE}") from error
+        if error.connection_invalidated or any(sign in words for sign in _PASSING):
+            reason = words.strip().splitlines()[0]
+            raise StoreUnavailable(f"the store {where} does not answer: {reason}") from error
+        raise
+
+
+_ELSEWHERE = "set HEADCOUNT_HOME or HEADCOUNT_DATABASE_URL to another place"
+
+_MENDABLE = {
+    "readonly database": "is read-only: make it writable",
+    "unable to open database file": "cannot be opened or made: make its folder writable",
+    "file is not a database": "is not a database: move the file away",
+    "disk is full": "has no space left on its disk: free some",
+    "disk I/O error": "cannot be written by its disk: free some space",
+}
+
+_PASSING = (
+    "database is locked",
+    "connection failed",
+    "connection to server",
+    "connection is lost",
+    "connection timeout",
+    "the connection is closed",
+    "server closed the connection",
+    "terminating connection",
+    "the database system is",
+    "deadlock detected",
+    "could not serialize",
+)

@@ -1,0 +1,41 @@
+"""Events and sweep versions: what readers follow. Both belong in the transaction of the change itself."""
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import insert, literal, select, update
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.models import Event, Sweep, SweepJob
+
+
+def now() -> datetime:
+    """This moment in UTC. Only told to people: no decision rests on it."""
+    return datetime.now(UTC)
+
+
+def announce_job(session: Session, job_id: str, kind: str, **detail: Any) -> None:
+    """Tell every sweep of a job what happened to it."""
+    event: list[Any] = [literal(job_id), literal(kind), literal(detail, Event.detail.type), literal(now())]
+    sweeps = select(SweepJob.sweep_id, *event).where(SweepJob.job_id == job_id)
+    columns = ["sweep_id", "job_id", "kind", "detail", "created"]
+    session.execute(insert(Event).from_select(columns, sweeps))
+    touch_sweeps_of(session, [job_id])
+
+
+def announce_sweep(session: Session, sweep_id: int, kind: str, **detail: Any) -> None:
+    """Tell what happened to a sweep as a whole."""
+    session.execute(
+        insert(Event).values(sweep_id=sweep_id, job_id=None, kind=kind, detail=detail, created=now())
+    )
+    session.execute(update(Sweep).where(Sweep.id == sweep_id).values(version=Sweep.version + 1))
+
+
+def touch_sweeps_of(session: Session, job_ids: Collection[str]) -> None:
+    """Raise the version of every sweep that holds one of the jobs."""
+    sweeps = select(SweepJob.sweep_id).where(SweepJob.job_id.in_(job_ids))
+    session.execute(
+        update(Sweep).where(Sweep.id.in_(sweeps)).values(version=Sweep.version + 1),
+        execution_options={"synchronize_session": False},
+    )

@@ -1,0 +1,153 @@
+"""An attempt's events, written once each, in order, whoever asks for them and however often."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.journal import announce_job, now, touch_sweeps_of
+from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Job, Measurement, Progress
+from headcount.orchestrator.store.transitions import end_attempt, job_folder
+from headcount.trainer.tail import tail_mean
+
+Record = dict[str, Any]
+"""A trainer event as plain data, or the slot's last word: `{"kind": "ended", "cause": …, "message": …}`."""
+
+PROGRESS_POINTS = 400
+"""Kept of one job, about."""
+
+
+def record_events(session: Session, attempt_id: int, first: int, records: Sequence[Record]) -> bool:
+    """Store the records numbered from `first`; those stored before are passed over.
+
+    Returns whether the attempt is still open. What a closed attempt says late is dropped.
+    """
+    attempt = session.get_one(Attempt, attempt_id)
+    if attempt.ended is not None:
+        return False
+    fresh = records[max(0, attempt.last_event + 1 - first) :]
+    assert not fresh or first <= attempt.last_event + 1, "a gap in an attempt's events"
+    if not fresh:
+        return True
+    job = session.get_one(Job, attempt.job_id)
+    attempt.last_event += len(fresh)
+    _store_curves(session, job, attempt, fresh)
+    for record in fresh:
+        match record["kind"]:
+            case "checkpoint":
+                _store_checkpoint(session, job, attempt, record)
+            case "result":
+                _settle(session, job, attempt, record)
+            case "ended":
+                end_attempt(session, attempt, record["cause"], record["message"])
+    session.flush()
+    touch_sweeps_of(session, [job.id])
+    return attempt.ended is None
+
+
+def _store_curves(session: Session, job: Job, attempt: Attempt, records: Sequence[Record]) -> None:
+    """Started, progress and evaluations. A step that is trained again replaces what was stored of it."""
+    if records[0]["kind"] == "started":
+        attempt.start_step, attempt.environment = records[0]["step"], records[0]["environment"]
+        job.step = records[0]["step"]
+        for table in (Evaluation, Progress):
+            session.execute(delete(table).where(table.job_id == job.id, table.step > job.step))
+        announce_job(session, job.id, "started", attempt=attempt.number, step=job.step)
+    evaluations = {r["step"]: r for r in records if r["kind"] == "evaluation"}
+    held = _held_losses(session, job, list(evaluations))
+    _replace(session, job, Evaluation, [_evaluation(job, attempt, r) for r in evaluations.values()])
+    for step, record in evaluations.items():
+        if held.get(step) != (loss := _finite(record["loss"])):
+            announce_job(session, job.id, "evaluated", step=step, loss=loss)
+    progress = _thinned(session, job, [r for r in records if r["kind"] == "progress"])
+    _replace(session, job, Progress, [_progress(job, attempt, r) for r in progress])
+    told = [r["step"] for r in records if r["kind"] in ("progress", "evaluation", "checkpoint", "result")]
+    job.step = max([job.step, *told])
+
+
+def _held_losses(session: Session, job: Job, steps: list[int]) -> dict[int, float | None]:
+    query = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)
+    return dict(session.execute(query.where(Evaluation.step.in_(steps))).all()) if steps else {}
+
+
+def _evaluation(job: Job, attempt: Attempt, record: Record) -> dict[str, Any]:
+    losses = [_finite(loss) for loss in record["window_losses"]]
+    return {
+        "job_id": job.id,
+        "step": record["step"],
+        "attempt_id": attempt.id,
+        "loss": _finite(record["loss"]),
+        "window_losses": losses or None,
+    }
+
+
+def _progress(job: Job, attempt: Attempt, record: Record) -> dict[str, Any]:
+    return {
+        "job_id": job.id,
+        "step": record["step"],
+        "attempt_id": attempt.id,
+        "loss": _finite(record["loss"]),
+        "learning_rate": record["learning_rate"],
+        "gradient_norm": _finite(record["gradient_norm"]),
+        "tokens_per_second": record["tokens_per_second"],
+    }
+
+
+def _thinned(session: Session, job: Job, records: list[Record]) -> list[Record]:
+    """Those records that are far enough from the one stored before them."""
+    if not records:
+        return []
+    last = session.scalar(select(func.max(Progress.step)).where(Progress.job_id == job.id)) or 0
+    kept = []
+    for record in records:
+        if record["step"] - last >= job.config["train.steps"] / PROGRESS_POINTS:
+            kept.append(record)
+            last = record["step"]
+    return kept
+
+
+def _replace(session: Session, job: Job, table: type[Evaluation | Progress], rows: list[Record]) -> None:
+    if rows:
+        steps = [row["step"] for row in rows]
+        session.execute(delete(table).where(table.job_id == job.id, table.step.in_(steps)))
+        session.execute(insert(table), rows)
+
+
+def _store_checkpoint(session: Session, job: Job, attempt: Attempt, record: Record) -> None:
+    """The newest checkpoint only: the trainer drops older ones."""
+    session.execute(delete(Artifact).where(Artifact.job_id == job.id, Artifact.kind == "checkpoint"))
+    session.add(
+        Artifact(
+            key=f"{job_folder(job.id)}/checkpoints/{record['file']}",
+            job_id=job.id,
+            attempt_id=attempt.id,
+            kind="checkpoint",
+            step=record["step"],
+            sha256=record["sha256"],
+            created=now(),
+        )
+    )
+    session.flush()
+
+
+def _settle(session: Session, job: Job, attempt: Attempt, record: Record) -> None:
+    """The job's result, from what is stored: its tail mean is written here and nowhere else."""
+    values = record["measurements"]
+    session.execute(delete(Measurement).where(Measurement.job_id == job.id, Measurement.name.in_(values)))
+    session.execute(
+        insert(Measurement),
+        [{"job_id": job.id, "name": name, "value": _finite(value)} for name, value in values.items()],
+    )
+    if record["outcome"] == "finished":
+        losses = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)
+        pairs = [(step, loss) for step, loss in session.execute(losses) if loss is not None]
+        job.tail_mean = tail_mean(sorted(pairs), job.config["train.steps"])
+    else:
+        job.diverged_step = record["step"]
+    end_attempt(session, attempt, record["outcome"])
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

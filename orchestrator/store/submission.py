@@ -1,0 +1,230 @@
+"""From a plan to wishes: what a sweep asks for, compared with what the store holds already."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.journal import announce_sweep, now
+from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
+from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
+from headcount.sweeps.plan import Plan, PlannedJob
+from headcount.sweeps.spec import SweepSpec
+from headcount.trainer.config import NUMERICS, fields_of
+from headcount.trainer.flops import job_flops, parameter_count
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a submission found and changed."""
+
+    sweep_id: int
+    new: int
+    """Jobs that no sweep had before."""
+    known: int
+    """Jobs that this sweep had already."""
+    shared: int
+    """Jobs that the store had from other sweeps."""
+    requeued: int
+    """Known or shared jobs that had failed or been cancelled, and are queued again."""
+    added_cells: int
+    removed_cells: int
+
+
+def submit(session: Session, plan: Plan, owner: str) -> Submission:
+    """Make the store want exactly the jobs of `plan` for the sweep of that name, and train nothing twice.
+
+    The same plan again changes nothing, but that failed and cancelled jobs are queued again. An edited
+    plan of the same name adds what is new and withdraws what is gone.
+    """
+    sweep, changed = _sweep_row(session, plan.spec, owner)
+    _add_datasets(session, plan)
+    cell_ids, added, removed, kept_changed = _cells(session, sweep, plan)
+    wishes = {w.job_id: w for w in session.scalars(select(SweepJob).where(SweepJob.sweep_id == sweep.id))}
+    states = _states(session, [job.id for job in plan.jobs])
+    new = [job for job in plan.jobs if job.id not in states]
+    _add_jobs(session, new)
+    changed |= _wish(session, sweep, plan, cell_ids, wishes)
+    gone = wishes.keys() - {job.id for job in plan.jobs}
+    drop_wishes(session, sweep.id, gone)
+    _drop_cells(session, removed)
+    requeued = requeue(session, [j for j, state in states.items() if state in ("failed", "cancelled")])
+    known = len(states.keys() & wishes.keys())
+    submission = Submission(
+        sweep_id=sweep.id,
+        new=len(new),
+        known=known,
+        shared=len(states) - known,
+        requeued=requeued,
+        added_cells=added,
+        removed_cells=len(removed),
+    )
+    if changed or kept_changed or new or gone or requeued or added or removed:
+        announce_sweep(session, sweep.id, "submitted", **_counts(submission))
+    return submission
+
+
+def compare(session: Session, plan: Plan) -> Submission:
+    """What `submit` would find and change, without changing anything; `sweep_id` 0 for a sweep not there."""
+    sweep = session.scalar(select(Sweep).where(Sweep.name == plan.spec.name))
+    states = _states(session, [job.id for job in plan.jobs])
+    held = {c.id: c for c in sweep_cells(session, sweep.id)} if sweep else {}
+    wishes = select(SweepJob.job_id).where(SweepJob.sweep_id == (sweep.id if sweep else 0))
+    known = len(states.keys() & set(session.scalars(wishes)))
+    before = {_cell_key(c.is_control, c.settings) for c in held.values()}
+    after = {_cell_key(c.is_control, c.settings) for c in plan.cells}
+    return Submission(
+        sweep_id=sweep.id if sweep else 0,
+        new=len(plan.jobs) - len(states),
+        known=known,
+        shared=len(states) - known,
+        requeued=sum(state in ("failed", "cancelled") for state in states.values()),
+        added_cells=len(after - before),
+        removed_cells=len(before - after),
+    )
+
+
+def sweep_cells(session: Session, sweep_id: int) -> list[Cell]:
+    """A sweep's cells in the order of the plan."""
+    return list(session.scalars(select(Cell).where(Cell.sweep_id == sweep_id).order_by(Cell.position)))
+
+
+def _counts(submission: Submission) -> dict[str, int]:
+    return {name: count for name, count in asdict(submission).items() if name != "sweep_id" and count}
+
+
+def _sweep_row(session: Session, spec: SweepSpec, owner: str) -> tuple[Sweep, bool]:
+    """The sweep of that name as the file now says, and whether anything of it changed."""
+    values = {
+        "description": spec.description,
+        "yaml": spec.text,
+        "axes": _plain(spec.axes),
+        "seeds": list(spec.seeds),
+        "analysis": _plain(asdict(spec.analysis)) if spec.analysis else {},
+        "on_failure": spec.on_failure,
+        "max_parallel": spec.max_parallel,
+    }
+    sweep = session.scalar(select(Sweep).where(Sweep.name == spec.name))
+    if sweep is None:
+        sweep = Sweep(name=spec.name, owner=owner, version=1, created=now(), **values)
+        session.add(sweep)
+        session.flush()
+        return sweep, True
+    edited = {name for name, value in values.items() if getattr(sweep, name) != value}
+    for name in edited:
+        setattr(sweep, name, values[name])
+    session.flush()
+    return sweep, bool(edited)
+
+
+def _add_datasets(session: Session, plan: Plan) -> None:
+    for manifest in plan.datasets:
+        if session.get(Dataset, manifest.fingerprint) is None:
+            session.add(
+                Dataset(
+                    fingerprint=manifest.fingerprint,
+                    name=manifest.name,
+                    manifest=asdict(manifest),
+                    created=now(),
+                )
+            )
+    session.flush()
+
+
+def _cells(session: Session, sweep: Sweep, plan: Plan) -> tuple[dict[int, int], int, list[Cell], bool]:
+    """Row id by position in the plan, how many are new, the rows no longer planned, if kept ones moved."""
+    held = {_cell_key(c.is_control, c.settings): c for c in sweep_cells(session, sweep.id)}
+    rows: dict[int, Cell] = {}
+    added, changed = 0, False
+    for cell in plan.cells:
+        row = held.pop(_cell_key(cell.is_control, cell.settings), None)
+        if row is None:
+            row = Cell(sweep_id=sweep.id, settings=_plain(cell.settings), is_control=cell.is_control)
+            session.add(row)
+            added += 1
+        elif row.position != cell.position:
+            changed = True
+        row.position = cell.position
+        rows[cell.position] = row
+    session.flush()
+    for cell in plan.cells:
+        control_id = None if cell.control is None else rows[cell.control].id
+        changed |= rows[cell.position].control_id != control_id
+        rows[cell.position].control_id = control_id
+    session.flush()
+    return {position: row.id for position, row in rows.items()}, added, list(held.values()), changed
+
+
+def _cell_key(is_control: bool, settings: Mapping[str, Any]) -> str:
+    return json.dumps([is_control, _plain(settings)], sort_keys=True)
+
+
+def _states(session: Session, job_ids: list[str]) -> dict[str, str]:
+    """The state of those jobs that the store has."""
+    states: dict[str, str] = {}
+    for chunk in chunks(job_ids):
+        states.update(session.execute(select(Job.id, Job.state).where(Job.id.in_(chunk))).all())
+    return states
+
+
+def _add_jobs(session: Session, jobs: Iterable[PlannedJob]) -> None:
+    rows = [
+        {
+            "id": job.id,
+            "kind": "train",
+            "config": {**_plain(fields_of(job.config)), "seed": job.config.seed},
+            "seed": job.config.seed,
+            "fingerprint": job.fingerprint,
+            "numerics": NUMERICS,
+            "parameters": parameter_count(job.config),
+            "flops": job_flops(job.config),
+            "state": "queued",
+            "step": 0,
+            "created": now(),
+        }
+        for job in jobs
+    ]
+    if rows:
+        session.execute(insert(Job), rows)
+
+
+def _wish(
+    session: Session, sweep: Sweep, plan: Plan, cell_ids: Mapping[int, int], held: Mapping[str, SweepJob]
+) -> bool:
+    """Want every job of the plan; whether that changed a wish that was there."""
+    changed, rows = False, []
+    for job in plan.jobs:
+        values = {
+            "cell_id": cell_ids[job.cell],
+            "control_job_id": job.control_id,
+            "wanted": True,
+            "priority": plan.spec.priority,
+            "position": job.position,
+        }
+        wish = held.get(job.id)
+        if wish is None:
+            rows.append({"sweep_id": sweep.id, "job_id": job.id, "paused": False, **values})
+            continue
+        for name, value in values.items():
+            if getattr(wish, name) != value:
+                setattr(wish, name, value)
+                changed = True
+    session.flush()
+    if rows:
+        session.execute(insert(SweepJob), rows)
+    return changed or bool(rows)
+
+
+def _drop_cells(session: Session, cells: list[Cell]) -> None:
+    for chunk in chunks([cell.id for cell in cells]):
+        session.execute(
+            delete(Cell).where(Cell.id.in_(chunk)), execution_options={"synchronize_session": False}
+        )
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With lists for tuples, as JSON gives them back."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

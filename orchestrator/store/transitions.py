@@ -1,0 +1,186 @@
+"""How jobs move: queued → running → (cancelling) → finished | diverged | failed | cancelled.
+
+Every function here is called inside a fenced write of the lease's holder.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.journal import announce_job, now
+from headcount.orchestrator.store.models import Artifact, Attempt, Job, Sweep, SweepJob
+from headcount.orchestrator.store.wishes import withdraw
+
+INFRASTRUCTURE = ("slot_lost", "node_lost", "preempted", "host_memory", "timed_out")
+"""Causes that say nothing about the job itself: it goes on from its last checkpoint."""
+
+MOST_ENDS = 5
+"""Infrastructure ends without a new checkpoint after which a job has failed."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """An attempt as a slot gets it."""
+
+    attempt_id: int
+    job_id: str
+    number: int
+    config: dict[str, Any]
+    """The job's fields as they were stored, without the seed."""
+    seed: int
+    fingerprint: str
+    log: str
+    """Artifact key of the attempt's output."""
+
+
+def job_folder(job_id: str) -> str:
+    """The artifact key under which a job's files lie."""
+    return f"jobs/{job_id[:2]}/{job_id}"
+
+
+def next_jobs(session: Session, limit: int) -> list[str]:
+    """The queued jobs to dispatch next: by priority, then first submitted first, then by position."""
+    rooms = _rooms(session)
+    full = [sweep_id for sweep_id, room in rooms.items() if room <= 0]
+    first = func.min(SweepJob.sweep_id)
+    rows = session.execute(
+        select(SweepJob.job_id, first)
+        .join(Job, Job.id == SweepJob.job_id)
+        .where(Job.state == "queued", SweepJob.wanted, ~SweepJob.paused, SweepJob.sweep_id.not_in(full))
+        .group_by(SweepJob.job_id)
+        .order_by(func.max(SweepJob.priority).desc(), first, func.min(SweepJob.position))
+        .limit(limit)
+    )
+    chosen = []
+    for job_id, sweep_id in rows:
+        if rooms.get(sweep_id, 1) > 0:
+            chosen.append(job_id)
+            if sweep_id in rooms:
+                rooms[sweep_id] -= 1
+    return chosen
+
+
+def _rooms(session: Session) -> dict[int, int]:
+    """For every sweep with a `max_parallel`, how many more of its jobs may run."""
+    limits = session.execute(select(Sweep.id, Sweep.max_parallel).where(Sweep.max_parallel.is_not(None)))
+    rooms = {}
+    for sweep_id, limit in limits:
+        running = (
+            select(func.count())
+            .select_from(SweepJob)
+            .join(Job, Job.id == SweepJob.job_id)
+            .where(SweepJob.sweep_id == sweep_id, SweepJob.wanted)
+            .where(Job.state.in_(("running", "cancelling")))
+        )
+        rooms[sweep_id] = (limit or 0) - (session.scalar(running) or 0)
+    return rooms
+
+
+def dispatch(session: Session, epoch: int, job_id: str, slot: str, node: str) -> Work | None:
+    """Open an attempt of a queued job on a slot; none where the job is not queued any more."""
+    queued = update(Job).where(Job.id == job_id, Job.state == "queued").values(state="running", ended=None)
+    if session.execute(queued).rowcount == 0:  # type: ignore[attr-defined]
+        return None
+    newest = select(func.coalesce(func.max(Attempt.number), 0)).where(Attempt.job_id == job_id)
+    number = 1 + (session.scalar(newest) or 0)
+    attempt = Attempt(
+        job_id=job_id,
+        number=number,
+        epoch=epoch,
+        slot=slot,
+        node=node,
+        started=now(),
+        log=f"{job_folder(job_id)}/attempt-{number}.log",
+    )
+    session.add(attempt)
+    session.flush()
+    announce_job(session, job_id, "dispatched", attempt=number, slot=slot)
+    return work_of(session, attempt)
+
+
+def work_of(session: Session, attempt: Attempt) -> Work:
+    """What the slot of an open attempt runs."""
+    job = session.get_one(Job, attempt.job_id)
+    config = dict(job.config)
+    config.pop("seed")
+    assert attempt.log is not None
+    return Work(attempt.id, job.id, attempt.number, config, job.seed, job.fingerprint, attempt.log)
+
+
+def open_attempts(session: Session) -> list[Attempt]:
+    """The attempts that have not ended, as far as the store knows."""
+    running = select(Job.id).where(Job.state.in_(("running", "cancelling")))
+    return list(
+        session.scalars(
+            select(Attempt).where(Attempt.job_id.in_(running), Attempt.ended.is_(None)).order_by(Attempt.id)
+        )
+    )
+
+
+def unsettled_count(session: Session) -> int:
+    """Jobs that are to run or are running, whatever the sweep."""
+    to_run = select(SweepJob.job_id).where(SweepJob.wanted, ~SweepJob.paused)
+    queued = select(func.count()).select_from(Job).where(Job.state == "queued", Job.id.in_(to_run))
+    active = select(func.count()).select_from(Job).where(Job.state.in_(("running", "cancelling")))
+    return (session.scalar(queued) or 0) + (session.scalar(active) or 0)
+
+
+def end_attempt(session: Session, attempt: Attempt, cause: str, message: str | None = None) -> None:
+    """Close an attempt with its cause and decide what becomes of its job. A closed attempt stays as it is."""
+    if attempt.ended is not None:
+        return
+    job = session.get_one(Job, attempt.job_id)
+    attempt.ended, attempt.cause, attempt.message = now(), cause, message
+    session.flush()
+    job.state = _state_after(session, job, attempt, cause)
+    if job.state != "queued":
+        job.ended = attempt.ended
+    session.flush()
+    kind = "requeued" if job.state == "queued" else "settled"
+    announce_job(session, job.id, kind, state=job.state, cause=cause, attempt=attempt.number)
+    if job.state == "failed":
+        _stop_sweeps(session, job.id)
+
+
+def _state_after(session: Session, job: Job, attempt: Attempt, cause: str) -> str:
+    if cause in ("finished", "diverged"):
+        return cause
+    if cause == "cancelled" or (job.state == "cancelling" and cause in INFRASTRUCTURE):
+        wanted = select(SweepJob.job_id).where(SweepJob.job_id == job.id, SweepJob.wanted).limit(1)
+        return "queued" if session.scalar(wanted) else "cancelled"
+    if cause not in INFRASTRUCTURE:
+        return "failed"
+    ends = _ends_without_checkpoint(session, job)
+    if ends < MOST_ENDS:
+        return "queued"
+    given_up = f"given up after {ends} ends without a new checkpoint"
+    attempt.message = f"{attempt.message}\n{given_up}" if attempt.message else given_up
+    return "failed"
+
+
+def _ends_without_checkpoint(session: Session, job: Job) -> int:
+    newest = (
+        select(func.max(Attempt.number))
+        .join(Artifact, Artifact.attempt_id == Attempt.id)
+        .where(Artifact.job_id == job.id, Artifact.kind == "checkpoint")
+    )
+    counted_from = max(job.forgiven_attempts, session.scalar(newest) or 0)
+    ends = (
+        select(func.count())
+        .select_from(Attempt)
+        .where(Attempt.job_id == job.id, Attempt.number > counted_from, Attempt.cause.in_(INFRASTRUCTURE))
+    )
+    return session.scalar(ends) or 0
+
+
+def _stop_sweeps(session: Session, job_id: str) -> None:
+    """A failed job withdraws all other wishes of its sweeps with `on_failure: stop`."""
+    stopping = (
+        select(Sweep.id)
+        .join(SweepJob, SweepJob.sweep_id == Sweep.id)
+        .where(SweepJob.job_id == job_id, SweepJob.wanted, Sweep.on_failure == "stop")
+    )
+    for sweep_id in session.scalars(stopping).all():
+        withdraw(session, sweep_id)
