@@ -11,8 +11,8 @@ Norms, rotations and activations are left out. A product of [1, a] and [a, b] is
 """
 
 from headcount.trainer.config import JobConfig, ModelConfig
-from headcount.trainer.residuals.registry import added_flops_per_token, added_parameters
-from headcount.trainer.tail import evaluation_steps
+from headcount.trainer.residuals.registry import added_flops_per_token, added_parameters, stream_reads
+from headcount.trainer.tail import evaluation_count
 
 
 def parameter_count(config: JobConfig) -> int:
@@ -26,15 +26,18 @@ def parameter_count(config: JobConfig) -> int:
 def flops_per_token(config: JobConfig) -> float:
     """Of one training token, forward and backward."""
     model = config.model
+    head = model.vocab_size * model.d_model
     attention = 6 * model.layers * model.d_model * config.data.context
-    return 6.0 * _product_weights(model) + attention + added_flops_per_token(model)
+    blocks = 6.0 * (_product_weights(model) - head) + attention
+    passes = model.loops if "loops" in stream_reads(model.residual) else 1
+    return passes * blocks + 6.0 * head + added_flops_per_token(model)
 
 
 def job_flops(config: JobConfig) -> float:
     """Of the whole job: all updates, and its evaluations, which are forward only (a third)."""
     train = config.train
     trained = train.steps * train.batch_tokens
-    evaluations = len(evaluation_steps(train.steps, train.eval_every))
+    evaluations = evaluation_count(train.steps, train.eval_every)
     evaluated = evaluations * train.eval_windows * config.data.context
     return flops_per_token(config) * (trained + evaluated / 3)
 

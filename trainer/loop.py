@@ -22,7 +22,7 @@ from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.model import Transformer
 from headcount.trainer.optimizer import build_optimizer, learning_rate, set_learning_rate
-from headcount.trainer.tail import evaluation_steps, tail_mean, tail_start
+from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
 
 PROGRESS_SECONDS = 1.0
 
@@ -91,7 +91,6 @@ class _Attempt:
         self.optimizer = build_optimizer(self.model, config.train)
         self.watch = DivergenceWatch(config.train)
         self.validation = self._to_device(dataset.validation(config.train.eval_windows, config.data.context))
-        self.due = frozenset(evaluation_steps(config.train.steps, config.train.eval_every))
         self.owner = checkpoint.identity(config, dataset.manifest.fingerprint)
         self.step = self.saved_step = 0
         self.diverged_step: int | None = None
@@ -126,7 +125,7 @@ class _Attempt:
             now = time.perf_counter()
             progress = now - self.told_at >= PROGRESS_SECONDS
             save = now - self.saved_at >= self.execution.checkpoint_seconds
-            if progress or save or self.step in self.due:
+            if progress or save or self._is_due():
                 break
             if len(self.unread) == MOST_UNREAD and self._diverged():
                 break
@@ -142,7 +141,7 @@ class _Attempt:
         events: list[Event] = []
         if progress:
             events.append(self._progress())
-        if self.step in self.due:
+        if self._is_due():
             events += self._evaluate()
         if (save or last) and not self.ended:
             events += self._save()
@@ -161,6 +160,9 @@ class _Attempt:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
+
+    def _is_due(self) -> bool:
+        return is_evaluated(self.step, self.config.train.steps, self.config.train.eval_every)
 
     def _diverged(self) -> bool:
         """Read the losses that wait on the device; whether the job has diverged by now."""

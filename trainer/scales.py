@@ -31,7 +31,7 @@ def _scale(
 
 
 SCALES: dict[str, dict[str, Any]] = {
-    "nano": _scale(64, 2, 4, 2, 192, context=128, batch_windows=8, steps=320, precision="fp32", peak_lr=3e-3),
+    "nano": _scale(64, 2, 4, 2, 192, context=128, batch_windows=8, steps=240, precision="fp32", peak_lr=3e-3),
     "micro": _scale(128, 4, 8, 4, 384, context=256, batch_windows=8, steps=1_000, precision="fp32"),
     "20m": _scale(384, 6, 8, 4, 1152, context=512, batch_windows=64),
     "50m": _scale(512, 8, 8, 4, 1536, context=1024, batch_windows=64),

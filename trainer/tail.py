@@ -7,19 +7,25 @@ FEWEST = 3
 """Evaluations of a tail; fewer say too little of their own noise."""
 
 
-def evaluation_steps(steps: int, eval_every: int) -> list[int]:
+def is_evaluated(step: int, steps: int, eval_every: int) -> bool:
     """Before the first update, after every `eval_every`, and after the last."""
-    return sorted({*range(0, steps + 1, eval_every), steps})
+    return step % eval_every == 0 or step == steps
+
+
+def evaluation_count(steps: int, eval_every: int) -> int:
+    """Evaluations of a whole job."""
+    return steps // eval_every + 1 + (steps % eval_every != 0)
 
 
 def tail_start(steps: int) -> int:
     """The first step of the last quarter, both ends included."""
-    return math.ceil(0.75 * steps)
+    return math.ceil(3 * steps / 4)
 
 
 def tail_size(steps: int, eval_every: int) -> int:
-    """How many evaluations the tail holds."""
-    return sum(step >= tail_start(steps) for step in evaluation_steps(steps, eval_every))
+    """Evaluations of the tail."""
+    before = (tail_start(steps) - 1) // eval_every + 1
+    return evaluation_count(steps, eval_every) - before
 
 
 def tail_mean(evaluations: Sequence[tuple[int, float]], steps: int) -> float:

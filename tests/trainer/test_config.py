@@ -11,7 +11,7 @@ from headcount.trainer.config import (
     fields_of,
     job_from_fields,
 )
-from headcount.trainer.residuals.registry import stream_names
+from headcount.trainer.residuals.registry import stream_fields, stream_names
 from headcount.trainer.scales import SCALES
 
 
@@ -63,7 +63,7 @@ def test_effective_fields_are_those_that_change_numbers() -> None:
     routed = effective(model__residual="mhar", model__routing_heads=4)
     assert routed["model.routing_heads"] == 4
     assert routed != effective(model__residual="mhar", model__routing_heads=8)
-    left_out = {"model.scale", "data.source", "data.text", "model.routing_heads", "model.query_init"}
+    left_out = {"model.scale", "data.source", "data.text", *(f"model.{name}" for name in stream_fields())}
     assert FIELDS.keys() - effective().keys() == left_out
 
 
@@ -109,16 +109,16 @@ def test_effective_fields_are_those_that_change_numbers() -> None:
             {"train.batch_tokens": 1000},
             "data.context: 128 does not divide train.batch_tokens (1000); the nearest that does is 125",
         ),
-        ({"train.warmup_steps": 320}, "train.warmup_steps: got 320; expected fewer than train.steps (320)"),
+        ({"train.warmup_steps": 240}, "train.warmup_steps: got 240; expected fewer than train.steps (240)"),
         (
-            {"train.warmup_steps": 241},
-            "train.warmup_steps: got 241, which reaches into the tail; expected at most 240, three quarters "
+            {"train.warmup_steps": 181},
+            "train.warmup_steps: got 181, which reaches into the tail; expected at most 180, three quarters "
             "of train.steps",
         ),
         (
             {"train.eval_every": 80},
-            "train.eval_every: got 80, which leaves fewer than 3 evaluations in the last quarter of 320 "
-            "steps; expected 40 or less",
+            "train.eval_every: got 80, which leaves fewer than 3 evaluations in the last quarter of 240 "
+            "steps; expected 30 or less",
         ),
         ({"train.steps": 5}, "train.steps: got 5; expected 8 or more, for a tail of 3 evaluations"),
     ],

@@ -48,4 +48,4 @@ def test_flops_by_hand() -> None:
     assert flops_per_token(config) == control
     routed = replace(config, model=replace(config.model, residual="mhar"))
     assert flops_per_token(routed) == control + 18 * 64 * 15
-    assert job_flops(config) == pytest.approx(control * (320 * 1024 + 41 * 64 * 128 / 3), rel=1e-12)
+    assert job_flops(config) == pytest.approx(control * (240 * 1024 + 41 * 64 * 128 / 3), rel=1e-12)

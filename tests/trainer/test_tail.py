@@ -1,18 +1,34 @@
 import pytest
 
-from headcount.trainer.tail import FEWEST, evaluation_steps, tail_mean, tail_size, tail_start
+from headcount.trainer.tail import FEWEST, evaluation_count, is_evaluated, tail_mean, tail_size, tail_start
 
 
-def test_evaluations_of_the_published_recipe() -> None:
-    steps = evaluation_steps(20_000, 500)
-    assert (steps[0], steps[1], steps[-1], len(steps)) == (0, 500, 20_000, 41)
+def evaluated(steps: int, eval_every: int) -> list[int]:
+    return [step for step in range(steps + 1) if is_evaluated(step, steps, eval_every)]
+
+
+def test_the_published_recipe_has_41_evaluations_and_a_tail_of_11() -> None:
+    assert evaluation_count(20_000, 500) == len(evaluated(20_000, 500)) == 41
     assert tail_start(20_000) == 15_000
     assert tail_size(20_000, 500) == 11
 
 
-def test_the_last_step_is_always_evaluated() -> None:
-    assert evaluation_steps(10, 4) == [0, 4, 8, 10]
-    assert evaluation_steps(10, 100) == [0, 10]
+def test_the_first_and_the_last_step_are_always_evaluated() -> None:
+    assert evaluated(10, 4) == [0, 4, 8, 10]
+    assert evaluated(10, 100) == [0, 10]
+
+
+def test_counts_are_those_of_the_steps() -> None:
+    for steps in range(1, 60):
+        for eval_every in range(1, 65):
+            told = evaluated(steps, eval_every)
+            assert evaluation_count(steps, eval_every) == len(told)
+            assert tail_size(steps, eval_every) == sum(step >= 0.75 * steps for step in told)
+
+
+def test_an_eighth_of_the_steps_always_leaves_a_tail() -> None:
+    for steps in range(8, 400):
+        assert all(tail_size(steps, n) >= FEWEST for n in range(1, steps // 8 + 1))
 
 
 def test_both_ends_of_the_tail_count() -> None:
@@ -25,8 +41,3 @@ def test_both_ends_of_the_tail_count() -> None:
 def test_the_mean_does_not_depend_on_order() -> None:
     evaluations = [(3, 0.1), (4, 0.2), (4, 0.3), (0, 9.0)]
     assert tail_mean(evaluations, 4) == tail_mean(evaluations[::-1], 4) == pytest.approx(0.2, abs=1e-15)
-
-
-@pytest.mark.parametrize("steps", range(8, 400))
-def test_an_eighth_of_the_steps_always_leaves_three(steps: int) -> None:
-    assert all(tail_size(steps, n) >= FEWEST for n in range(1, steps // 8 + 1))

@@ -18,7 +18,7 @@ MODEL = job_from_fields({}).model
 def test_streams_and_what_they_read() -> None:
     assert {"additive", "mhar"} <= set(stream_names())
     assert stream_reads("additive") == frozenset()
-    assert stream_reads("mhar") == {"routing_heads", "query_init"}
+    assert {"routing_heads", "query_init", "block_size"} <= stream_reads("mhar")
     assert stream_fields() >= {"routing_heads", "query_init"}
 
 
@@ -36,5 +36,5 @@ def test_what_is_stated_for_planning_is_what_the_class_has(name: str) -> None:
 def test_a_stream_that_states_too_little(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     (tmp_path / "silent.py").write_text("READS = ()\n")
     monkeypatch.setattr(registry, "_FOLDER", tmp_path)
-    with pytest.raises(AssertionError, match=r"silent\.py states no added_flops_per_token, added_parameters"):
+    with pytest.raises(AssertionError, match=r"silent\.py states no DIAGNOSTICS, added_flops_per_token, "):
         stream_reads("silent")
