@@ -8,7 +8,7 @@ question that the sweep cannot answer `QueryError`; both are a `UserError`.
 """
 
 from .cells import CellState, CellView, SeedResult, cell_view, cells
-from .curves import CurveLine, Grid, GridPanel, HeadCurve, grid, head_curve
+from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
 from .events import EventView, events_after, newest_event
 from .jobs import (
     AttemptView,
@@ -62,6 +62,7 @@ __all__ = [
     "TableRow",
     "Wish",
     "ablation_table",
+    "best_cell",
     "cell_view",
     "cells",
     "evaluations",

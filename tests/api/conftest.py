@@ -1,11 +1,16 @@
 """A store of results on SQLite and on a real PostgreSQL."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, create_engine
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
+from headcount.api.app import create_app
+from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.models import Base
 
 
@@ -23,28 +28,39 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session", params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    """The tables, made once for all tests."""
+def database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store at the newest schema, made once for all tests."""
     if request.param == "sqlite":
         url = f"sqlite:///{tmp_path_factory.mktemp('store') / 'headcount.db'}"
     else:
         url = request.getfixturevalue("postgresql")
-    engine = create_engine(url)
-    Base.metadata.create_all(engine)
-    yield engine
-    engine.dispose()
+    store = open_store(url)
+    yield store
+    store.close()
 
 
 @pytest.fixture
-def engine(database: Engine) -> Engine:
+def store(database: Store) -> Store:
     """An empty store."""
-    with database.begin() as connection:
+    with database.write() as session:
         for table in reversed(Base.metadata.sorted_tables):
-            connection.execute(table.delete())
+            session.execute(table.delete())
     return database
 
 
 @pytest.fixture
-def session(engine: Engine) -> Iterator[Session]:
-    with Session(engine) as session:
+def session(store: Store) -> Iterator[Session]:
+    """A session that may write; nothing is committed."""
+    with Session(store.engine.execution_options(headcount_writes=True)) as session:
         yield session
+
+
+@pytest.fixture
+def app(store: Store, tmp_path: Path) -> FastAPI:
+    return create_app(store, Settings(tmp_path, str(store.engine.url), tmp_path / "artifacts"))
+
+
+@pytest.fixture
+def client(app: FastAPI) -> TestClient:
+    """A client on the loopback interface."""
+    return TestClient(app, base_url="http://127.0.0.1")

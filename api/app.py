@@ -1,0 +1,95 @@
+"""The service: one FastAPI application over one store."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from headcount import __version__
+from headcount.api.caching import NotModified
+from headcount.api.dependencies import no_query
+from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
+from headcount.api.routes import events, health, jobs, results, sweeps
+from headcount.api.security import Access, Guard, check_scope, needs
+from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store import Store
+
+DESCRIPTION = (
+    "Results of ablation sweeps: how many routing heads, and is the difference real? "
+    "Every number of a sweep is over all of its seeds. Errors are problem details (RFC 9457)."
+)
+
+
+def create_app(
+    store: Store,
+    settings: Settings,
+    *,
+    access: Access = Access(),  # noqa: B008
+    extra_routers: Sequence[APIRouter] = (),
+    mounts: Mapping[str, ASGIApp] | None = None,
+) -> FastAPI:
+    """The service over `store`, which it closes when it stops.
+
+    `extra_routers` add pages, whose routes declare their scope as ours do; `mounts` add public files by path.
+    """
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        store.close()
+
+    app = FastAPI(
+        title="Headcount",
+        version=__version__,
+        description=DESCRIPTION,
+        lifespan=lifespan,
+        dependencies=[Depends(check_scope)],
+        generate_unique_id_function=lambda route: route.name,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.store = store
+    app.state.settings = settings
+    app.state.streams = events.Streams()
+    app.add_middleware(Guard, access=access)
+    app.add_exception_handler(NotModified, _not_modified)
+    install_handlers(app)
+    for router in (sweeps.router, results.router, jobs.router, events.router, health.router, _schema):
+        app.include_router(router)
+    for router in extra_routers:
+        app.include_router(router)
+    for path, files in (mounts or {}).items():
+        app.mount(path, files)
+    return app
+
+
+def openapi(app: FastAPI) -> dict[str, Any]:
+    """The description of the service's REST part, as it is kept in `api/openapi.json`."""
+    description = dict(app.openapi())
+    schemas = dict(description["components"]["schemas"])
+    for model in (ProblemDetail, FieldProblem):
+        schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        schema.pop("$defs", None)
+        schemas[model.__name__] = schema
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    description["components"] = {"schemas": dict(sorted(schemas.items()))}
+    return description
+
+
+_schema = APIRouter(prefix="/api/v1", tags=["service"], responses=responses())
+
+
+@_schema.get("/openapi.json", openapi_extra=needs("read"), dependencies=[Depends(no_query)])
+def get_openapi(request: Request) -> dict[str, Any]:
+    """This description."""
+    return openapi(request.app)
+
+
+async def _not_modified(request: Request, error: Exception) -> Response:
+    assert isinstance(error, NotModified)
+    return Response(status_code=304, headers=error.headers)

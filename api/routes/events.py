@@ -1,0 +1,100 @@
+"""Live updates as server-sent events, read from the event table."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import fastapi
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import Field
+
+from headcount.api import results
+from headcount.api.dependencies import LARGEST, Query, StoreDep
+from headcount.api.formats import plain
+from headcount.api.problems import Problem, responses
+from headcount.api.results import EventView
+from headcount.api.security import needs
+
+router = APIRouter(prefix="/api/v1", tags=["events"])
+
+MAX_STREAMS = 100
+POLL_SECONDS = 0.5
+PAGE = 500
+
+
+class EventQuery(Query):
+    """Which events."""
+
+    sweep: str | None = Field(None, pattern=r"^[A-Za-z0-9_.-]{1,200}$", description="Of this sweep alone.")
+    follow: bool = Field(True, description="Wait for new events; otherwise end after those there are.")
+
+
+class Streams:
+    """The open streams of one application: counted, and ended when the service stops."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.stopping = False
+
+
+def _last_id(
+    request: Request,
+    store: StoreDep,
+    query: Annotated[EventQuery, fastapi.Query()],
+    last_event_id: Annotated[int, Header(ge=-1, le=LARGEST, description="-1: the newest.")] = -1,
+) -> int:
+    """Where the stream starts: behind the event the client saw last, else behind the newest.
+
+    Asked before the stream begins, while an error can still be answered as one.
+    """
+    if request.app.state.streams.open >= MAX_STREAMS:
+        raise Problem(
+            503, "too_many_streams", "too many live streams; ask again later", {"Retry-After": "10"}
+        )
+    with store.read() as session:
+        if query.sweep is not None:
+            results.sweep_version(session, query.sweep)
+        return results.newest_event(session) if last_event_id < 0 else last_event_id
+
+
+@router.get(
+    "/events",
+    response_class=EventSourceResponse,
+    openapi_extra=needs("read"),
+    responses=responses(404, 503)
+    | {200: {"description": "Events, one an event.", "content": {"text/event-stream": {}}}},
+)
+async def stream_events(
+    request: Request,
+    store: StoreDep,
+    query: Annotated[EventQuery, fastapi.Query()],
+    last_id: Annotated[int, Depends(_last_id)],
+) -> AsyncIterator[ServerSentEvent]:
+    """Events in the order of commits. A client that sends Last-Event-ID misses none and sees none twice."""
+
+    def read(after: int) -> tuple[EventView, ...]:
+        with store.read() as session:
+            return results.events_after(session, after, sweep=query.sweep, limit=PAGE)
+
+    streams: Streams = request.app.state.streams
+    streams.open += 1
+    try:
+        yield ServerSentEvent(comment="the stream is open", retry=2000)
+        while not streams.stopping:
+            events = await run_in_threadpool(read, last_id)
+            for event in events:
+                last_id = event.id
+                yield ServerSentEvent(id=str(event.id), event=event.kind, data=_data(event))
+            if len(events) < PAGE:
+                if not query.follow:
+                    return
+                await asyncio.sleep(POLL_SECONDS)
+    finally:
+        streams.open -= 1
+
+
+def _data(event: EventView) -> dict[str, Any]:
+    data: dict[str, Any] = plain(event)
+    return data

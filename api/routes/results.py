@@ -1,0 +1,153 @@
+"""The results of a sweep: its cells, the ablation table, curve, grid and paired statistics."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import fastapi
+from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
+from starlette.responses import Response
+
+from headcount.api import results
+from headcount.api.caching import check_cached
+from headcount.api.columns import DIGITS
+from headcount.api.dependencies import CellId, Query, StoreDep, SweepName, no_query
+from headcount.api.formats import MEDIA_TYPES, render, to_json
+from headcount.api.negotiation import accepted_form, suffix_form
+from headcount.api.problems import responses
+from headcount.api.results import AblationTable, CellView, Grid, HeadCurve, PairedStatistics
+from headcount.api.security import needs
+
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The ETag in If-None-Match is still that of the answer."}
+}
+
+router = APIRouter(prefix="/api/v1/sweeps/{sweep}", tags=["results"], responses=responses(404) | NOT_MODIFIED)
+
+
+@dataclass(frozen=True)
+class CellList:
+    """Every cell of a sweep in the order of its plan."""
+
+    items: tuple[CellView, ...]
+
+
+@router.get("/cells", response_model=CellList, openapi_extra=needs("read"), dependencies=[Depends(no_query)])
+def list_cells(request: Request, store: StoreDep, sweep: SweepName) -> Response:
+    """The cells of a sweep, controls among them, with the result of every seed."""
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep))
+        return _json(CellList(results.cells(session, sweep)), headers)
+
+
+@router.get(
+    "/cells/{cell}", response_model=CellView, openapi_extra=needs("read"), dependencies=[Depends(no_query)]
+)
+def get_cell(request: Request, store: StoreDep, sweep: SweepName, cell: CellId) -> Response:
+    """One cell with the result of every seed."""
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep))
+        return _json(results.cell_view(session, sweep, cell), headers)
+
+
+class TableQuery(Query):
+    """How the table is written."""
+
+    digits: int = Field(DIGITS, ge=0, le=15, description="Decimals in md and tex; json and csv are exact.")
+
+
+_TABLE_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
+    200: {
+        "description": "The table in the form asked for.",
+        "content": {media.partition(";")[0]: {"schema": {"type": "string"}} for media in MEDIA_TYPES.values()}
+        | {"application/json": {"schema": {"$ref": "#/components/schemas/AblationTable"}}},
+    }
+}
+
+
+@router.get("/table", response_model=AblationTable, responses=_TABLE_RESPONSES, openapi_extra=needs("read"))
+def get_table(
+    request: Request, store: StoreDep, sweep: SweepName, query: Annotated[TableQuery, fastapi.Query()]
+) -> Response:
+    """The ablation table, in the form that the header Accept asks for: JSON, CSV, Markdown or LaTeX."""
+    return _table(request, store, sweep, accepted_form(request), query.digits)
+
+
+@router.get(
+    "/table.{form}", response_model=AblationTable, responses=_TABLE_RESPONSES, openapi_extra=needs("read")
+)
+def get_table_as(
+    request: Request,
+    store: StoreDep,
+    sweep: SweepName,
+    form: Annotated[str, Path(json_schema_extra={"enum": list(MEDIA_TYPES)})],
+    query: Annotated[TableQuery, fastapi.Query()],
+) -> Response:
+    """The ablation table in the form that the suffix names, whatever Accept says."""
+    return _table(request, store, sweep, suffix_form(form), query.digits)
+
+
+def _table(request: Request, store: StoreDep, sweep: str, form: str, digits: int) -> Response:
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep), form)
+        table = results.ablation_table(session, sweep)
+    path = request.scope["path"].rpartition("/")[0] + "/table"
+    headers["Link"] = ", ".join(
+        f'<{path}.{other}>; rel="alternate"; type="{media.partition(";")[0]}"'
+        for other, media in MEDIA_TYPES.items()
+        if other != form
+    )
+    return Response(render(table, form, digits), 200, headers, media_type=MEDIA_TYPES[form])
+
+
+class CurveQuery(Query):
+    """What the curve is over."""
+
+    axis: str | None = Field(None, max_length=100, description="By default that of the sweep's analysis.")
+
+
+@router.get("/head-curve", response_model=HeadCurve, openapi_extra=needs("read"))
+def get_head_curve(
+    request: Request, store: StoreDep, sweep: SweepName, query: Annotated[CurveQuery, fastapi.Query()]
+) -> Response:
+    """Loss and delta against one axis, one line for each setting of the others."""
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep))
+        table = results.ablation_table(session, sweep)
+    return _json(results.head_curve(table, query.axis), headers)
+
+
+class GridQuery(Query):
+    """The two axes."""
+
+    rows: str | None = Field(None, max_length=100, description="By default the KV heads.")
+    columns: str | None = Field(None, max_length=100, description="By default the axis of the analysis.")
+
+
+@router.get("/grid", response_model=Grid, openapi_extra=needs("read"))
+def get_grid(
+    request: Request, store: StoreDep, sweep: SweepName, query: Annotated[GridQuery, fastapi.Query()]
+) -> Response:
+    """Every cell over two axes, one panel for each setting of the others."""
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep))
+        table = results.ablation_table(session, sweep)
+    return _json(results.grid(table, query.rows, query.columns), headers)
+
+
+@router.get(
+    "/statistics",
+    response_model=PairedStatistics,
+    openapi_extra=needs("read"),
+    dependencies=[Depends(no_query)],
+)
+def get_paired_statistics(request: Request, store: StoreDep, sweep: SweepName) -> Response:
+    """Every delta within its family, the pooled error with its check, and whether each line is a U."""
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep))
+        table = results.ablation_table(session, sweep)
+    return _json(results.paired_statistics(table), headers)
+
+
+def _json(value: Any, headers: dict[str, str]) -> Response:
+    return Response(to_json(value), 200, headers, media_type="application/json")

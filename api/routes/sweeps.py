@@ -1,0 +1,89 @@
+"""Sweeps: the list, one, and sending a new one."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import fastapi
+from fastapi import APIRouter, Depends, Request, Response
+from pydantic import Field
+
+from headcount.api import results
+from headcount.api.dependencies import Query, SettingsDep, StoreDep, SweepName, no_query
+from headcount.api.problems import responses
+from headcount.api.results import SweepSummary, SweepView
+from headcount.api.security import needs
+from headcount.api.submission import PlanView, SubmissionView, plan_view, read_spec, spec_text, store_sweep
+
+router = APIRouter(prefix="/api/v1/sweeps", tags=["sweeps"])
+
+
+@dataclass(frozen=True)
+class SweepList:
+    """Every sweep, the newest first."""
+
+    items: tuple[SweepSummary, ...]
+
+
+@router.get("", openapi_extra=needs("read"), responses=responses(), dependencies=[Depends(no_query)])
+def list_sweeps(store: StoreDep) -> SweepList:
+    """Every sweep with the number of its jobs in each state, the newest first."""
+    with store.read() as session:
+        return SweepList(results.list_sweeps(session))
+
+
+@router.get(
+    "/{sweep}", openapi_extra=needs("read"), responses=responses(404), dependencies=[Depends(no_query)]
+)
+def get_sweep(store: StoreDep, sweep: SweepName) -> SweepView:
+    """One sweep: what was asked for, and how far it is."""
+    with store.read() as session:
+        return results.sweep_view(session, sweep)
+
+
+class SubmitQuery(Query):
+    """How to take the sweep."""
+
+    dry_run: bool = Field(False, description="Answer with the plan, and submit nothing.")
+
+
+_SWEEP_FILE: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": "The sweep file, as YAML or as JSON with the same fields.",
+        "content": {
+            media: {
+                "schema": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+            }
+            for media in ("application/json", "application/yaml")
+        },
+    }
+}
+
+
+@router.post(
+    "",
+    status_code=201,
+    openapi_extra=needs("submit", **_SWEEP_FILE),
+    responses=responses(413, 415) | {200: {"model": PlanView, "description": "The plan of a dry run."}},
+)
+def submit_sweep(
+    request: Request,
+    response: Response,
+    store: StoreDep,
+    settings: SettingsDep,
+    query: Annotated[SubmitQuery, fastapi.Query()],
+    text: Annotated[str, Depends(spec_text)],
+) -> SubmissionView | PlanView:
+    """Send a sweep. Its data must be a source that the service knows by name, never a path.
+
+    Sending the same sweep again changes nothing: jobs that are known are not trained twice.
+    """
+    planned = read_spec(text, settings)
+    if query.dry_run:
+        response.status_code = 200
+        with store.read() as session:
+            return plan_view(session, planned)
+    with store.write() as session:
+        submitted = store_sweep(session, planned)
+    response.headers["Location"] = f"{request.scope['path']}/{submitted.sweep}"
+    return submitted

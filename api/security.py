@@ -1,0 +1,143 @@
+"""Who may do what, and what every answer carries.
+
+Host and Origin are checked even on the loopback interface, because a page of another site can make a browser
+send requests there. Every route states the scope that it needs; a route that states none is denied.
+"""
+
+import logging
+import secrets
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headcount.api.problems import Problem, problem_response
+
+AccessScope = Literal["read", "submit", "admin"]
+SCOPES: tuple[AccessScope, ...] = ("read", "submit", "admin")
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src-elem 'self'; style-src-attr 'unsafe-inline'; "
+        "img-src 'self' data: blob:; connect-src 'self'; font-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Of every answer. Inline style attributes are allowed for plotly's drawing; inline scripts are not."""
+
+log = logging.getLogger("headcount.api")
+
+
+@dataclass(frozen=True)
+class Access:
+    """From where the service may be spoken to. Without tokens everyone there has every scope."""
+
+    hosts: tuple[str, ...] = LOOPBACK_HOSTS
+    """Names, without port, that a request may be addressed to."""
+    origins: tuple[str, ...] = ()
+    """Origins whose pages may use the service, beside its own."""
+    max_body: int = 1_000_000
+    """Bytes."""
+
+
+def scope_of(route: Any) -> AccessScope | None:
+    """The scope that a route declares, None where it declares none."""
+    declared = (getattr(route, "openapi_extra", None) or {}).get("x-scope")
+    return declared if declared in SCOPES else None
+
+
+def needs(scope: AccessScope, **openapi: Any) -> dict[str, Any]:
+    """How a route declares its scope: `@router.get(path, openapi_extra=needs("read"))`."""
+    return {"x-scope": scope, **openapi}
+
+
+def check_scope(request: Request) -> None:
+    """The one dependency of the whole application: deny what declares no scope, or one not granted."""
+    scope = scope_of(request.scope.get("route"))
+    if scope is None or scope not in _granted(request):
+        raise Problem(403, "scope_missing", f"this needs the scope {scope or 'of no one'}")
+
+
+def _granted(request: Request) -> tuple[AccessScope, ...]:
+    return SCOPES
+
+
+class Guard:
+    """The outermost layer: checks Host and Origin, names the request, adds the headers, hides our faults."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self.app = app
+        self.access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        request_id = secrets.token_hex(8)
+        scope.setdefault("state", {})["request_id"] = request_id
+        started = False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                headers["X-Request-ID"] = request_id
+            await send(message)
+
+        received = 0
+
+        async def receive_limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.access.max_body:
+                raise HTTPException(413)
+            return message
+
+        refusal = _refusal(Headers(scope=scope), self.access)
+        if refusal:
+            await problem_response(scope, *refusal)(scope, receive, send_guarded)
+            return
+        try:
+            await self.app(scope, receive_limited, send_guarded)
+        except Exception:
+            log.exception("request %s: %s %r failed", request_id, scope["method"], scope["path"])
+            if started:
+                raise
+            detail = f"a fault of the service; its log has the cause under {request_id}"
+            await problem_response(scope, 500, "internal", detail)(scope, receive, send_guarded)
+
+
+def _refusal(headers: Headers, access: Access) -> tuple[int, str, str] | None:
+    """Status, code and detail for a Host or Origin that we do not serve, or a body announced too large."""
+    host = headers.get("host", "")
+    if _name(f"//{host}") not in access.hosts:
+        return 400, "host_not_allowed", f"requests to the host {host[:200]!r} are not answered here"
+    origin = headers.get("origin")
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}", *access.origins):
+        return 403, "origin_not_allowed", f"pages of {origin[:200]!r} may not use this service"
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or int(length) > access.max_body:
+        return 413, "content_too_large", f"a body may have {access.max_body} bytes at most"
+    return None
+
+
+def _name(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None

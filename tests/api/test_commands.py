@@ -1,0 +1,86 @@
+"""`headcount table` as a user runs it."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from builders import build_sweep
+from sqlalchemy import text
+
+from headcount.orchestrator.store import open_store
+
+BLOCKED = """
+import sys
+for name in ("fastapi", "starlette", "pydantic", "uvicorn", "torch", "ray", "plotly", "jinja2"):
+    sys.modules[name] = None  # importing it raises ImportError
+from headcount.__main__ import main
+main()
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    store = open_store(f"sqlite:///{home / 'headcount.db'}")
+    with store.write() as session:
+        build_sweep(session, kv_heads=(1, 2), states={(8, 2, 1e-3, 1): "diverged"}, curves=False)
+    store.close()
+    return home
+
+
+def headcount(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command with every library of the service and of training out of reach."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("HEADCOUNT_")}
+    return subprocess.run(
+        [sys.executable, "-c", BLOCKED, *arguments],
+        env=clean | {"HEADCOUNT_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_the_printed_numbers_are_the_stores(home: Path) -> None:
+    printed = headcount(home, "table", "head-count", "--digits", "6")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    store = open_store(f"sqlite:///{home / 'headcount.db'}")
+    query = (
+        "SELECT c.settings, AVG(j.tail_mean), AVG(j.tail_mean - k.tail_mean), COUNT(*)"
+        " FROM cell c JOIN sweep_job w ON w.cell_id = c.id JOIN job j ON j.id = w.job_id"
+        " JOIN job k ON k.id = w.control_job_id"
+        " WHERE NOT EXISTS (SELECT 1 FROM sweep_job v JOIN job d ON d.id = v.job_id"
+        "   WHERE v.cell_id = c.id AND d.state = 'diverged')"
+        " GROUP BY c.id, c.settings"
+    )
+    with store.read() as session:
+        rows = session.execute(text(query)).all()
+    store.close()
+    assert len(rows) == 9
+    lines = [line.split() for line in printed.stdout.splitlines()]
+    for settings, mean, delta, n in rows:
+        axes = [f"{value:g}" for value in json.loads(settings).values()]
+        (line,) = [words for words in lines if words[:3] == axes]
+        assert (line[3], line[5], line[6]) == (f"{mean:.6f}", str(n), f"{delta:+.6f}")
+    (diverged,) = [line for line in printed.stdout.splitlines() if line.split()[:3] == ["8", "2", "0.001"]]
+    assert diverged.rstrip().endswith("1 of 3 diverged")
+
+
+def test_files_are_written_exactly(home: Path) -> None:
+    rows = list(csv.DictReader(io.StringIO(headcount(home, "table", "head-count", "--format", "csv").stdout)))
+    table = json.loads(headcount(home, "table", "head-count", "--format", "json").stdout)
+    assert [row["mean"] for row in rows] == [
+        "" if r["mean"] is None else repr(r["mean"]) for r in table["rows"]
+    ]
+    assert headcount(home, "table", "head-count", "--format", "md").stdout.startswith("**head-count**\n\n|")
+    assert r"\toprule" in headcount(home, "table", "head-count", "--format", "tex").stdout
+
+
+def test_a_sweep_that_is_not_there_is_the_users_mistake(home: Path) -> None:
+    answer = headcount(home, "table", "headcount")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr == "Error: no sweep is called 'headcount'; did you mean 'head-count'?\n"

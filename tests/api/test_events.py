@@ -1,0 +1,139 @@
+"""Live updates: nothing missed, nothing twice, and no stream in the way of a stop."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from builders import START, build_sweep
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from headcount.api.results import events_after, newest_event
+from headcount.api.routes import events
+from headcount.orchestrator.store import Store, open_store
+from headcount.orchestrator.store.models import Event
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    with store.write() as session:
+        build_sweep(session, "one", heads=(1, 4, 8), kv_heads=(1,), curves=False)
+        build_sweep(session, "two", heads=(1, 4, 8), kv_heads=(2,), curves=False)
+    return store
+
+
+def blocks(text: str) -> list[dict[str, str]]:
+    """The events of a stream, as their fields."""
+    return [
+        dict(line.split(": ", 1) for line in block.splitlines())
+        for block in text.split("\n\n")
+        if block.startswith("event:")
+    ]
+
+
+def test_a_client_resumes_where_it_was(filled: Store, client: TestClient) -> None:
+    with filled.read() as session:
+        stored = events_after(session, 0)
+    middle = stored[5].id
+    answer = client.get("/api/v1/events?follow=false", headers={"Last-Event-ID": str(middle)})
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["cache-control"] == "no-cache"
+    seen = blocks(answer.text)
+    assert [int(e["id"]) for e in seen] == [e.id for e in stored[6:]]
+    assert [e["event"] for e in seen] == [e.kind for e in stored[6:]]
+    assert json.loads(seen[0]["data"]) == {
+        "id": stored[6].id,
+        "kind": "settled",
+        "sweep": "one",
+        "job_id": stored[6].job_id,
+        "detail": {"state": "finished"},
+        "created": stored[6].created.isoformat(),
+    }
+
+
+def test_a_new_client_starts_at_the_end(filled: Store, client: TestClient) -> None:
+    assert blocks(client.get("/api/v1/events?follow=false").text) == []
+
+
+def test_a_long_history_is_sent_whole(
+    filled: Store, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "PAGE", 5)
+    with filled.read() as session:
+        expected = [str(e.id) for e in events_after(session, 0, sweep="two")]
+    answer = client.get("/api/v1/events?follow=false&sweep=two", headers={"Last-Event-ID": "0"})
+    assert [e["id"] for e in blocks(answer.text)] == expected
+    assert len(expected) == 13
+
+
+def test_a_stream_that_cannot_begin_is_a_problem(filled: Store, app: FastAPI, client: TestClient) -> None:
+    assert client.get("/api/v1/events?sweep=three").status_code == 404
+    assert client.get("/api/v1/events", headers={"Last-Event-ID": "x"}).status_code == 422
+    app.state.streams.open = events.MAX_STREAMS
+    answer = client.get("/api/v1/events?follow=false")
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+
+
+SERVICE = """
+import sys
+from pathlib import Path
+from headcount.api.app import create_app
+from headcount.api.service import serve
+from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store import open_store
+
+url, home = sys.argv[1], Path(sys.argv[2])
+store = open_store(url)
+settings = Settings(home, url, home)
+serve(
+    lambda access: create_app(store, settings, access=access),
+    port=0,
+    announce=lambda url: print(url, flush=True),
+)
+"""
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[tuple[str, Store, subprocess.Popen[str]]]:
+    """The service as its own process on a free port, and its store."""
+    url = f"sqlite:///{tmp_path / 'headcount.db'}"
+    store = open_store(url)
+    with store.write() as session:
+        build_sweep(session, heads=(1, 4, 8), kv_heads=(1,), curves=False)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVICE, url, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    yield process.stdout.readline().strip(), store, process
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    store.close()
+
+
+def test_events_arrive_as_they_are_written_and_a_stop_does_not_wait(service: Any) -> None:
+    url, store, process = service
+    with httpx2.stream("GET", f"{url}api/v1/events", timeout=20) as answer:
+        lines = answer.iter_lines()
+        assert next(lines) == ": the stream is open"
+        with store.read() as session:
+            before = newest_event(session)
+        with store.write() as session:
+            session.add(Event(sweep_id=1, kind="settled", detail={"state": "failed"}, created=START))
+        received = [line for line in (next(lines) for _ in range(6)) if line]
+        assert f"id: {before + 1}" in received
+        assert "event: settled" in received
+        begun = time.monotonic()
+        process.terminate()
+        assert list(lines)[-1:] in ([], [""])  # the stream ends, it is not cut
+        assert process.wait(timeout=10) in (0, -15)
+        assert time.monotonic() - begun < 4
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", int(url.rstrip("/").rpartition(":")[2]))) != 0
