@@ -30,16 +30,36 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
         """x: [B, T, d_model], the raw read of the residual stream. rotation: of `rotary_angles`."""
-        batch, tokens, _ = x.shape
         x = self.norm(x)
-        query = self.query(x).view(batch, tokens, self.heads, self.head_width)
-        key = self.key(x).view(batch, tokens, self.kv_heads, self.head_width)
-        value = self.value(x).view(batch, tokens, self.kv_heads, self.head_width)
+        return self.mix(*self.project(x, x, x), rotation)
+
+    def project(self, for_query: Tensor, for_key: Tensor, for_value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query [B, T, heads, width], key and value [B, T, kv_heads, width] of normed inputs [B, T, d_model].
+
+        Inputs may also be [B, T, kv_heads, d_model]: then KV head g and the query heads that read it are
+        projected from input g.
+        """
+        return (
+            self._by_head(self.query, for_query, self.heads),
+            self._by_head(self.key, for_key, self.kv_heads),
+            self._by_head(self.value, for_value, self.kv_heads),
+        )
+
+    def mix(self, query: Tensor, key: Tensor, value: Tensor, rotation: Tensor) -> Tensor:
+        """Attention over what `project` gave, and the output projection: [B, T, d_model]."""
         query = rotate(self.query_norm(query), rotation)
         key = rotate(self.key_norm(key), rotation)
         mixed = _attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
-        output: Tensor = self.output(mixed.transpose(1, 2).reshape(batch, tokens, -1))
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
+
+    def _by_head(self, projection: Linear, x: Tensor, heads: int) -> Tensor:
+        if x.dim() == 4:
+            weight = projection.weight.to(x.dtype).view(self.kv_heads, -1, x.shape[-1])
+            projected = torch.einsum("btgd,god->btgo", x, weight)
+        else:
+            projected = projection(x)
+        return projected.reshape(*x.shape[:2], heads, self.head_width)
 
 
 def rotary_angles(context: int, head_width: int, theta: float) -> Tensor:

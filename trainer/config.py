@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
 from headcount.trainer.errors import UserError, nearest
-from headcount.trainer.residuals.registry import stream_fields, stream_names, stream_reads
+from headcount.trainer.residuals.registry import stream_fields, stream_misfit, stream_names, stream_reads
 from headcount.trainer.scales import SCALES
 from headcount.trainer.tail import FEWEST, tail_size, tail_start
 
@@ -36,6 +36,26 @@ class ModelConfig:
     """The residual stream, a file of `trainer/residuals`."""
     routing_heads: int = 1
     query_init: Literal["zeros", "normal"] = "zeros"
+    block_size: int = 1
+    """Sublayers whose outputs are summed to one source of the depth history; 1 keeps every output apart."""
+    logit_scale: float = 1.0
+    """Factor on every routing logit, an inverse temperature; the start value where it is learned."""
+    logit_scale_form: Literal["fixed", "per_head"] = "fixed"
+    """`per_head` learns one factor for each head of each site."""
+    detail_bias: float = -2.0
+    """Start of the logit bias on detail sources (`wav`)."""
+    streams: int = 4
+    """Parallel residual streams of the hyper-connections family; in `frac_connections`, parts of the width."""
+    connections: Literal["dynamic", "static", "simplified"] = "dynamic"
+    """Form of `hyper_connections`; `frac_connections` has the first two."""
+    mhc_init: Literal["near_identity", "normal"] = "near_identity"
+    value_mix: Literal["constant", "learned"] = "constant"
+    laurel_form: Literal["rw", "lr", "pa", "rw_lr"] = "rw_lr"
+    laurel_rank: int = 16
+    laurel_past: int = 2
+    """Earlier states, the present one among them, that the form `pa` reads."""
+    loops: int = 1
+    """Passes through the stack of blocks, with the same weights (`deeploop`)."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +221,9 @@ def _check_rules(config: JobConfig) -> None:
         )
     if "routing_heads" in stream_reads(model.residual):
         _check_divides("model.routing_heads", model.routing_heads, "model.d_model", model.d_model)
+    misfit = stream_misfit(model)
+    if misfit is not None:
+        raise FieldError(f"model.{misfit[0]}", misfit[1])
     _check_divides("data.context", data.context, "train.batch_tokens", train.batch_tokens)
     if train.warmup_steps >= train.steps:
         raise FieldError(
@@ -242,9 +265,12 @@ _SMALLEST: dict[str, float] = {
     **dict.fromkeys(("model.d_model", "model.layers", "model.heads", "model.kv_heads", "model.d_ff"), 1),
     **dict.fromkeys(("model.routing_heads", "data.context", "train.steps", "train.batch_tokens"), 1),
     **dict.fromkeys(("train.eval_every", "train.eval_windows", "model.rope_theta"), 1),
+    **dict.fromkeys(("model.block_size", "model.streams", "model.laurel_rank", "model.laurel_past"), 1),
     **dict.fromkeys(("train.warmup_steps", "train.min_lr_ratio", "train.weight_decay", "train.peak_lr"), 0),
     **dict.fromkeys(("model.norm_eps", "model.init_std", "train.beta1", "train.beta2", "train.adam_eps"), 0),
     "model.vocab_size": 2,
+    "model.loops": 1,
+    "model.logit_scale": 0,
 }
 
 

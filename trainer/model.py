@@ -22,7 +22,7 @@ class Block(nn.Module):
         self.mlp = MLP(config)
 
     def forward(self, stream: ResidualStream, state: State, site: int, rotation: Tensor) -> None:
-        stream.write(state, site, self.attention(stream.read(state, site), rotation))
+        stream.write(state, site, stream.attend(state, site, self.attention, rotation))
         stream.write(state, site + 1, self.mlp(stream.read(state, site + 1)))
 
 
@@ -48,8 +48,8 @@ class Transformer(nn.Module):
         """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`."""
         state = self.stream.begin(F.embedding(tokens, self.embedding).to(self.compute_dtype))
         rotation = self.rotation.to(self.compute_dtype)
-        for n, block in enumerate(self.blocks):
-            block(self.stream, state, 2 * n, rotation)
+        for n in range(self.stream.loops * len(self.blocks)):
+            self.blocks[n % len(self.blocks)](self.stream, state, 2 * n, rotation)
         return F.linear(self.norm(self.stream.finish(state)), self.embedding.to(self.compute_dtype))
 
     def token_losses(self, windows: Tensor) -> Tensor:
@@ -67,13 +67,18 @@ def build_stream(config: ModelConfig) -> ResidualStream:
 
 @torch.no_grad()
 def draw_parameters(model: Transformer, std: float, seed: int) -> None:
-    """Draw every matrix, and each vector that the stream names, from N(0, std²) by (seed, name).
+    """Draw every matrix from N(0, std²), and add to the stream's own parameters the noise that it asks for.
 
-    Drawn in float32 on the CPU, so that the weights do not depend on the device.
+    Each draw is by (seed, name), in float32 on the CPU, so that the weights do not depend on the device.
     """
-    vectors = {id(parameter) for parameter in model.stream.drawn_vectors()}
+    stream_std = {id(parameter): noise for parameter, noise in model.stream.drawn()}
     for name, parameter in model.named_parameters():
-        if parameter.dim() >= 2 or id(parameter) in vectors:
+        own = name.startswith("stream.")
+        if id(parameter) in stream_std if own else parameter.dim() >= 2:
             digest = hashlib.sha256(f"draw/{seed}/{name}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)
+            draw = torch.randn(parameter.shape, generator=generator)
+            if own:
+                parameter.add_(draw * stream_std[id(parameter)])
+            else:
+                parameter.copy_(draw * std * model.stream.draw_factor(name))

@@ -1,6 +1,7 @@
 """AdamW on every parameter, and the learning rate of each update."""
 
 import math
+from typing import Any
 
 import torch
 
@@ -9,12 +10,18 @@ from headcount.trainer.model import Transformer
 
 
 def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW:
-    """One group of all parameters: weight decay applies to norms and queries too (the paper's recipe).
+    """Weight decay applies to all parameters, norms and queries too (the paper's recipe), but for those that
+    the residual stream spares.
 
     The parameters are the float32 masters. The learning rate is set before each update.
     """
+    undecayed = list(model.stream.undecayed())
+    spared = {id(parameter) for parameter in undecayed}
+    groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in spared]}]
+    if undecayed:
+        groups.append({"params": undecayed, "weight_decay": 0.0})
     return torch.optim.AdamW(
-        model.parameters(),
+        groups,
         lr=train.peak_lr,
         betas=(train.beta1, train.beta2),
         eps=train.adam_eps,

@@ -1,33 +1,40 @@
-"""What a residual stream is. The model calls these four, in this order, on every forward pass:
+"""What a residual stream is. The model calls these, in this order, on every forward pass:
 
     state = stream.begin(embedding)
-    for each sublayer `site`, from 0:  x = stream.read(state, site);  stream.write(state, site, sublayer(x))
+    for each sublayer `site`, from 0:  y = sublayer(stream.read(state, site));  stream.write(state, site, y)
     x = stream.finish(state)
 
-Each sublayer norms what it reads, and the final norm and the head follow `finish`. A stream is one file of
-this folder: a subclass named `Stream`, and above it what planning must know without torch (see `registry`).
+Each sublayer norms what it reads, and the final norm and the head follow `finish`. At the even sites, the
+attention sublayers, the model calls `attend` for y. A stream is one file of this folder: a subclass named
+`Stream`, and above it what planning must know without torch (see `registry`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from typing import Any
 
 from torch import Tensor, nn
 
+from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
 
-State = list[Tensor]
-"""The depth history, as far as the stream keeps it: tensors [..., d_model], oldest first."""
+State = Any
+"""What a stream keeps of the depth history during one forward pass. Only the stream itself looks into it."""
 
 
 class ResidualStream(nn.Module, ABC):
-    """Its parameters are part of the model, under `stream.`; its matrices are drawn like all others."""
+    """Its parameters are part of the model, under `stream.`, and keep the values they are made with unless
+    `drawn` names them."""
+
+    loops = 1
+    """Passes through the stack of blocks; sites are numbered on from pass to pass."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
 
     @abstractmethod
     def begin(self, embedding: Tensor) -> State:
-        """The history that holds the embedding alone."""
+        """The history that holds the embedding [..., d_model] alone."""
 
     @abstractmethod
     def read(self, state: State, site: int) -> Tensor:
@@ -41,6 +48,24 @@ class ResidualStream(nn.Module, ABC):
     def finish(self, state: State) -> Tensor:
         """What the final norm and the head read."""
 
-    def drawn_vectors(self) -> Iterable[nn.Parameter]:
-        """Vectors that are drawn as matrices are. All others keep the value they were made with."""
+    def attend(self, state: State, site: int, attention: Attention, rotation: Tensor) -> Tensor:
+        """What attention produces at `site`; for streams that give it more than one vector a token."""
+        output: Tensor = attention(self.read(state, site), rotation)
+        return output
+
+    def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
+        """The stream's own parameters to which noise is added before training, each with its std."""
         return ()
+
+    def draw_factor(self, name: str) -> float:
+        """What multiplies the draw that all streams share, of the model's weight `name`."""
+        return 1.0
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        """Parameters that weight decay spares."""
+        return ()
+
+    def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
+        """Figures of the read at `site` by the names of the file's DIAGNOSTICS, where `read` or `finish` would
+        be called; the read before the head, where the stream has one, is the site after the last."""
+        return {}

@@ -3,56 +3,66 @@
 
 Nothing is added to a running sum: each site mixes the embedding and the raw outputs of the sublayers before
 it, and its sublayer's output joins them. Every site, the read before the head among them, has a query and a
-key-norm weight of its own; the equation of a read is that of `headcount.kernels.route`.
+key-norm weight of its own. With `block_size` S above 1 the sources are the sums of S outputs and, within a
+block, the sum so far (arXiv 2603.15031, section 3.2); a last block may be shorter.
+
+Start: with queries of zero every site reads the mean of what the additive stream adds up, so the model
+computes the same up to the norms' eps.
 """
 
-from collections.abc import Iterable
+from torch import Tensor
 
-import torch
-from torch import Tensor, nn
-
-from headcount.kernels import route
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.residuals.interface import ResidualStream, State
+from headcount.trainer.residuals.interface import State
+from headcount.trainer.residuals.routed import Blocks, RoutedStream
 
-READS = ("routing_heads", "query_init")
+READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form")
+DIAGNOSTICS = ("weights",)
+
+
+def label(model: ModelConfig) -> str:
+    name = f"MHAR, H = {model.routing_heads}" if model.routing_heads > 1 else "attention residuals (H = 1)"
+    return name if model.block_size == 1 else f"{name}, blocks of {model.block_size}"
 
 
 def added_parameters(model: ModelConfig) -> int:
-    """A query and a key-norm weight for each of the 2·layers + 1 sites."""
-    return 2 * model.d_model * (2 * model.layers + 1)
+    """A query, a key-norm weight and perhaps learned scales for each of the 2·layers + 1 sites."""
+    scales = model.routing_heads if model.logit_scale_form == "per_head" else 0
+    return (2 * model.d_model + scales) * (2 * model.layers + 1)
 
 
 def added_flops_per_token(model: ModelConfig) -> float:
     """A read of N sources scores (2·d each), norms (2·d) and mixes (2·d); twice as much backward."""
-    sites = 2 * model.layers + 1
-    return 18.0 * model.d_model * (sites * (sites + 1) // 2)
+    size = model.block_size
+    sources = sum(1 + site // size + (site % size > 0) for site in range(2 * model.layers + 1))
+    return 18.0 * model.d_model * sources
 
 
-class Stream(ResidualStream):
-    """A query is one vector of the whole width, so at one seed it is the same for every number of heads.
+def kept_per_token(model: ModelConfig) -> float:
+    """The sources, as no running sum stands in for them, and what each read keeps of each of its sources."""
+    size, sites = model.block_size, 2 * model.layers + 1
+    sources = sum(1 + site // size + (site % size > 0) for site in range(sites))
+    return sites * model.d_model + (model.routing_heads + 1) * sources
 
-    Site 0 reads one source, with weight 1 whatever its query: its two vectors get gradients of zero.
-    """
+
+class Stream(RoutedStream):
+    """Site 0 reads one source, with weight 1 whatever its query: its two vectors get gradients of zero."""
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        sites, width = 2 * config.layers + 1, config.d_model
-        self.heads, self.eps, self.query_init = config.routing_heads, config.norm_eps, config.query_init
-        self.queries = nn.ParameterList(torch.zeros(width) for _ in range(sites))
-        self.key_weights = nn.ParameterList(torch.ones(width) for _ in range(sites))
+        super().__init__(config, 2 * config.layers + 1)
+        self.block_size = config.block_size
 
     def begin(self, embedding: Tensor) -> State:
-        return [embedding]
+        return Blocks(self.block_size, [embedding])
 
     def read(self, state: State, site: int) -> Tensor:
-        return route(state, self.queries[site], self.key_weights[site], self.heads, eps=self.eps)
+        return self.route(state.sources(), site)
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        state.append(output)
+        state.add(site, output)
 
     def finish(self, state: State) -> Tensor:
-        return self.read(state, len(state) - 1)
+        return self.read(state, len(self.queries) - 1)
 
-    def drawn_vectors(self) -> Iterable[nn.Parameter]:
-        return self.queries if self.query_init == "normal" else ()
+    def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
+        return {"weights": self.weights(state.sources(), site)}

@@ -1,8 +1,16 @@
 """Which residual streams there are: one file each in this folder. Imports without torch.
 
-A stream's file states, beside its class, what planning needs on a machine without torch: `READS`, the fields
-of the model that change its numbers, and the functions `added_parameters` and `added_flops_per_token`. These
-three are taken from the file's text and run by themselves, so they may use nothing but the `model` given.
+A stream's file states, beside its class, what planning needs on a machine without torch:
+
+    READS                         fields of the model that change its numbers, beyond those every model reads
+    DIAGNOSTICS                   names of the figures that its `diagnose` gives
+    label(model)                  what tables call it, with the form that these fields choose
+    added_parameters(model)
+    added_flops_per_token(model)  forward and backward
+    kept_per_token(model)         values kept for the backward pass beyond those of the additive stream
+    misfit(model)                 optional: the field that breaks a rule of the stream and the problem, or None
+
+These are taken from the file's text and run by themselves, so they may use nothing but the `model` given.
 """
 
 import __future__
@@ -17,8 +25,16 @@ if TYPE_CHECKING:
     from headcount.trainer.config import ModelConfig
 
 _FOLDER = Path(__file__).parent
-_NOT_STREAMS = {"__init__", "registry", "interface"}
-_PLANNED = {"READS", "added_parameters", "added_flops_per_token"}
+_NOT_STREAMS = {"__init__", "registry", "interface", "routed", "details", "mixing"}
+_PLANNED = {
+    "READS",
+    "DIAGNOSTICS",
+    "label",
+    "added_parameters",
+    "added_flops_per_token",
+    "kept_per_token",
+}
+_OPTIONAL = {"misfit"}
 
 
 @cache
@@ -39,6 +55,24 @@ def stream_fields() -> frozenset[str]:
     return frozenset().union(*(stream_reads(name) for name in stream_names()))
 
 
+@cache
+def stream_diagnostics(name: str) -> tuple[str, ...]:
+    """The names of the figures that the stream `name` gives of a read."""
+    return tuple(_planned(name)["DIAGNOSTICS"])
+
+
+def stream_label(model: "ModelConfig") -> str:
+    """What a table calls the model's residual stream: which form of which method."""
+    label: Callable[[ModelConfig], str] = _planned(model.residual)["label"]
+    return label(model)
+
+
+def stream_misfit(model: "ModelConfig") -> tuple[str, str] | None:
+    """The field that breaks a rule of the model's residual stream, and the problem; None where none does."""
+    misfit: Callable[[ModelConfig], tuple[str, str] | None] | None = _planned(model.residual).get("misfit")
+    return misfit(model) if misfit else None
+
+
 def added_parameters(model: "ModelConfig") -> int:
     """Parameters that the model's residual stream adds to the transformer."""
     count: Callable[[ModelConfig], int] = _planned(model.residual)["added_parameters"]
@@ -51,12 +85,18 @@ def added_flops_per_token(model: "ModelConfig") -> float:
     return count(model)
 
 
+def kept_per_token(model: "ModelConfig") -> float:
+    """Values that the model's residual stream keeps for the backward pass beyond the additive one's."""
+    count: Callable[[ModelConfig], float] = _planned(model.residual)["kept_per_token"]
+    return count(model)
+
+
 @cache
 def _planned(name: str) -> dict[str, Any]:
     """The torch-free statements of the stream's file, by name."""
     file = _FOLDER / f"{name}.py"
     tree = ast.parse(file.read_text(encoding="utf-8"))
-    tree.body = [node for node in tree.body if _defined_name(node) in _PLANNED]
+    tree.body = [node for node in tree.body if _defined_name(node) in _PLANNED | _OPTIONAL]
     found: dict[str, Any] = {}
     # with annotations left as text: they name classes that are not there
     exec(compile(tree, file, "exec", flags=__future__.annotations.compiler_flag), found)

@@ -1,0 +1,77 @@
+"""What the streams that read by depth routing share: their sites, and a depth history kept in blocks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from headcount.kernels import route, routing_weights
+from headcount.trainer.config import ModelConfig
+from headcount.trainer.residuals.interface import ResidualStream
+
+
+class RoutedStream(ResidualStream):
+    """`sites` reads, each with a query and a key-norm weight of its own; the equation of a read is that of
+    `headcount.kernels.route`.
+
+    A query is one vector of the whole width, so at one seed it is the same for every number of heads. Where
+    `config.logit_scale_form` is `per_head`, each head of each site learns a factor on its logits, spared by
+    weight decay, which would flatten the softmax by itself.
+    """
+
+    def __init__(self, config: ModelConfig, sites: int) -> None:
+        super().__init__(config)
+        width = config.d_model
+        self.heads, self.eps, self.std = config.routing_heads, config.norm_eps, config.init_std
+        self.query_init, self.logit_scale = config.query_init, config.logit_scale
+        self.queries = nn.ParameterList(torch.zeros(width) for _ in range(sites))
+        self.key_weights = nn.ParameterList(torch.ones(width) for _ in range(sites))
+        self.logit_scales = nn.ParameterList()
+        if config.logit_scale_form == "per_head":
+            self.logit_scale = 1.0
+            self.logit_scales.extend(torch.full((self.heads,), config.logit_scale) for _ in range(sites))
+
+    def route(self, sources: list[Tensor], site: int) -> Tensor:
+        """The read of `site`: each head's slice of the sources [..., d_model], mixed by its own weights."""
+        query, key_weight = self._scaled_query(site), self.key_weights[site]
+        return route(sources, query, key_weight, self.heads, eps=self.eps, logit_scale=self.logit_scale)
+
+    def weights(self, sources: list[Tensor], site: int) -> Tensor:
+        """The softmax over depth by which `site` mixes: [sources, ..., heads], float32 or float64."""
+        query, key_weight = self._scaled_query(site), self.key_weights[site]
+        return routing_weights(
+            sources, query, key_weight, self.heads, eps=self.eps, logit_scale=self.logit_scale
+        )
+
+    def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
+        return [(query, self.std) for query in self.queries] if self.query_init == "normal" else []
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        return list(self.logit_scales)
+
+    def _scaled_query(self, site: int) -> Tensor:
+        query: Tensor = self.queries[site]
+        if self.logit_scales:
+            query = (query.view(self.heads, -1) * self.logit_scales[site].unsqueeze(-1)).flatten()
+        return query
+
+
+@dataclass
+class Blocks:
+    """A depth history: the embedding, the sum of each whole block of `size` outputs, and the sum so far."""
+
+    size: int
+    whole: list[Tensor]
+    partial: Tensor | None = None
+
+    def add(self, site: int, output: Tensor) -> None:
+        """Take in the output of sublayer `site`."""
+        self.partial = output if self.partial is None else self.partial + output
+        if (site + 1) % self.size == 0:
+            self.whole.append(self.partial)
+            self.partial = None
+
+    def sources(self) -> list[Tensor]:
+        """Oldest first, the running block last; nothing of a block that is yet to start."""
+        return self.whole if self.partial is None else [*self.whole, self.partial]
