@@ -1,0 +1,109 @@
+"""The answer in a sentence: which cell is lowest, by how much, and whether a U is supported."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headcount.api.results import AblationTable, SweepView, TableRow
+from headcount.api.results.curves import best_cell
+from headcount.api.results.significance import CellComparison, LineShape, PairedStatistics
+from headcount.dashboard import text
+from headcount.dashboard.choice import constant_axes
+
+METHODS = {"holm": "Holm", "benjamini_hochberg": "Benjamini and Hochberg"}
+"""Whose correction a family's p-values carry."""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """`lead` names the finding in bold, `rest` gives its number; `more` are the sentences under it."""
+
+    lead: str
+    rest: str
+    more: tuple[str, ...]
+    badges: tuple[str, ...]
+    """What a reader must know before trusting it."""
+
+
+def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistics) -> Headline:
+    """The headline of a sweep from its results; every number is one of theirs."""
+    cell = best_cell(table.treatments)
+    if cell is None:
+        return Headline("No result yet", _waiting(sweep), (), _badges(sweep, table, None))
+    best = table.row(cell)
+    found = next((c for c in statistics.comparisons if c.cell == best.cell), None)
+    return Headline(
+        text.settings(best.settings, constant_axes(table)) or "The only cell",
+        _lowest(best, found),
+        tuple(filter(None, (_test(found, statistics), _shape_of(best, table, statistics)))),
+        _badges(sweep, table, best),
+    )
+
+
+def _waiting(sweep: SweepView) -> str:
+    if not sweep.jobs:
+        return ": this sweep has no jobs."
+    running = sweep.states["running"] + sweep.states["cancelling"]
+    return f": {text.plural(sweep.jobs, 'job')}, {running:,} running, {sweep.states['queued']:,} queued."
+
+
+def _lowest(best: TableRow, found: CellComparison | None) -> str:
+    delta = found.delta if found else None
+    if delta is None or delta.mean is None:
+        return f" has the lowest loss: {text.number(best.mean)}, {text.plural(best.n, 'seed')}."
+    interval = f" {text.interval(delta.low, delta.high)}" if delta.low is not None else ""
+    pairs = f"{delta.n}{text.NO_BREAK}paired{text.NO_BREAK}{'seed' if delta.n == 1 else 'seeds'}"
+    return f" has the lowest loss: {text.signed(delta.mean)}{interval} against the control, {pairs}."
+
+
+def _test(found: CellComparison | None, statistics: PairedStatistics) -> str:
+    if found is None or found.delta is None:
+        return ""
+    family = statistics.family
+    percent = f"{statistics.confidence:.0%}".replace("%", " %")
+    if found.delta.low is None or found.delta.p is None:
+        return f"There is no interval and no p: {found.delta.reason}."
+    verdict = "differs from its control" if found.rejected else "is not separable from its control"
+    return (
+        f"The interval is the cell's own {percent} t interval, paired by seed; that this cell was picked as "
+        f"the lowest is not corrected for. It {verdict}: {text.p_equals(found.adjusted_p)} by "
+        f"{METHODS[family.method]}'s method over {text.plural(family.size, 'comparison')}."
+    )
+
+
+def _shape_of(best: TableRow, table: AblationTable, statistics: PairedStatistics) -> str:
+    line = next((s for s in statistics.shapes if s.settings.items() <= best.settings.items()), None)
+    return shape_sentence(line, statistics.axis, constant_axes(table)) if line and statistics.axis else ""
+
+
+def shape_sentence(line: LineShape, axis: str, without: Sequence[str] = ()) -> str:
+    """Whether one line is a U, in words; the axes `without` are left out of its name."""
+    where = text.settings(line.settings, without)
+    at = f" at {where}" if where else ""
+    if line.shape is None or line.shape.p is None:
+        return f"Whether the curve{at} is a U cannot be told yet: {line.note}."
+    shape = line.shape
+    middle = " and ".join(text.setting(m) for m in shape.middle)
+    ends = " and ".join(text.setting(e.end) for e in shape.ends)
+    claim = "is supported" if shape.u_shaped else "is not supported"
+    words = (
+        f"A U {claim}{at}: {text.short(axis)} {ends} against {text.short(axis)} {middle}, "
+        f"{text.p_equals(shape.p)} (the larger of the ends)"
+    )
+    if shape.flat_middle and shape.flat_middle.equivalent:
+        words += f"; the middle is flat within ±{shape.flat_middle.margin:g}"
+    return words + "."
+
+
+def _badges(sweep: SweepView, table: AblationTable, best: TableRow | None) -> tuple[str, ...]:
+    badges = []
+    if best and best.n < 5:
+        badges.append(f"n = {best.n}: under 5 seeds")
+    for state in ("diverged", "failed"):
+        if sweep.states[state]:
+            badges.append(f"{text.plural(sweep.states[state], 'job')} {state}")
+    waiting = sweep.jobs - sweep.settled
+    if waiting:
+        badges.append(f"{waiting:,} of {text.plural(sweep.jobs, 'job')} without a result yet")
+    if any(row.seeds_missing and row.mean is not None for row in table.rows):
+        badges.append("some cells have fewer seeds than planned")
+    return tuple(badges)

@@ -1,0 +1,50 @@
+"""Each page as HTML, from a session: what the routes answer, and the report writes to a file."""
+
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from headcount.api.results import CellView, SeedResult, list_sweeps
+from headcount.dashboard import text
+from headcount.dashboard.headline import METHODS
+from headcount.dashboard.job_page import job_page
+from headcount.dashboard.rendering import render
+from headcount.dashboard.sweep_page import SweepPage
+
+
+def sweeps_html(session: Session) -> str:
+    """The list of sweeps, or how to submit the first one."""
+    return render("sweeps.html", sweeps=list_sweeps(session))
+
+
+def sweep_html(page: SweepPage) -> str:
+    """One sweep."""
+    return render("sweep.html", live=True, **sweep_values(page))
+
+
+def job_html(session: Session, job_id: str) -> str:
+    """One job. Raises `NotFoundError`."""
+    return render("job.html", page=job_page(session, job_id))
+
+
+def error_html(title: str, message: str) -> str:
+    """A page that says what is wrong, and what to do next."""
+    return render("error.html", title=title, message=message)
+
+
+def sweep_values(page: SweepPage) -> dict[str, Any]:
+    """What the template of a sweep needs beside the page itself."""
+    family = page.statistics.family
+    percent = f"{page.statistics.confidence:.0%}".replace("%", " %")
+    paired = (
+        f"Loss: {page.statistics.estimator}. Delta: treatment minus control at the same seed; negative is "
+        f"better. Interval and p: {page.statistics.test}. {METHODS[family.method]}'s p over the family of "
+        f"{text.plural(family.size, 'comparison')}: {family.name}. Data version {page.statistics.version}."
+    )
+    seeds = sorted({result.seed for cell in page.cells for result in cell.results})
+    notes = {"paired": paired, "percent": percent, "method": METHODS[family.method]}
+    return {"page": page, "seeds": seeds, "notes": notes, "dict_by_seed": _by_seed}
+
+
+def _by_seed(cell: CellView) -> dict[int, SeedResult]:
+    return {result.seed: result for result in cell.results}

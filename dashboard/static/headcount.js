@@ -1,0 +1,232 @@
+// What a page does beyond HTML: it draws its figures, shows times in the viewer's zone, keeps the theme,
+// exports, and stays live. Without it every number is still there, in the tables.
+"use strict";
+
+const darkScheme = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (document.documentElement.dataset.theme ?? (darkScheme.matches ? "dark" : "light")) === "dark";
+// a browser may forbid storage, as for a file opened from disk: choices then last as long as the page
+function stored(storage, key, value) {
+  try {
+    const box = window[storage];
+    if (value === undefined) return box.getItem(key);
+    return value === null ? box.removeItem(key) : box.setItem(key, value);
+  } catch {
+    return null;
+  }
+}
+const readJson = (id) => JSON.parse(document.getElementById(id).textContent);
+
+// ---- figures: sent in the light page's colours; on a dark page each colour is exchanged for its twin
+
+function inColours(value, twins) {
+  if (typeof value === "string") return twins[value] ?? value;
+  if (Array.isArray(value)) return value.map((item) => inColours(item, twins));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inColours(item, twins)]));
+}
+
+function fitted({ data, layout }, width) {
+  const size = layout.font.size * Math.max(1, parseFloat(getComputedStyle(document.documentElement).fontSize) / 16);
+  if (width >= 520) return { data, layout: { ...layout, font: { ...layout.font, size } } };
+  return {
+    data: data.map((trace) => ({
+      ...trace,
+      ...(trace.mode === "text" && { textfont: { ...trace.textfont, size: 9 } }),
+      ...(trace.type === "heatmap" && { showscale: false }),
+    })),
+    layout: { ...layout, font: { ...layout.font, size: 11 }, margin: { ...layout.margin, l: 40, r: 6, b: 46 } },
+  };
+}
+
+async function draw(plot) {
+  const coloured = inColours(readJson(plot.dataset.figure), isDark() ? readJson("dark-twins") : {});
+  const { data, layout } = fitted(coloured, plot.clientWidth);
+  await Plotly.react(plot, data, layout, readJson("plot-config"));
+  plot.dataset.drawn = isDark() ? "dark" : "light";
+  performance.mark(`drawn:${plot.id}`);
+}
+
+const plots = () => [...document.querySelectorAll(".plot")];
+const drawAll = () => Promise.all(plots().map(draw));
+
+async function exportFigure(button) {
+  const plot = document.getElementById(button.dataset.plot);
+  const { data, layout } = readJson(plot.dataset.figure); // on paper, always the light colours
+  const onWhite = { ...layout, paper_bgcolor: "#ffffff", plot_bgcolor: "#ffffff" };
+  await Plotly.downloadImage(
+    { data, layout: onWhite, config: readJson("plot-config") },
+    { format: button.dataset.export, filename: plot.dataset.name, width: 960, height: 600, scale: 2 },
+  );
+}
+
+// ---- theme: the system's, until the viewer chooses
+
+const themes = ["system", "light", "dark"];
+
+function showTheme() {
+  const chosen = document.documentElement.dataset.theme ?? "system";
+  for (const button of document.querySelectorAll("[data-theme-button]")) {
+    button.querySelector("[data-theme-name]").textContent = chosen;
+  }
+}
+
+function nextTheme() {
+  const root = document.documentElement;
+  const next = themes[(themes.indexOf(root.dataset.theme ?? "system") + 1) % themes.length];
+  if (next === "system") delete root.dataset.theme;
+  else root.dataset.theme = next;
+  stored("localStorage", "headcount.theme", next === "system" ? null : next);
+  showTheme();
+  drawAll();
+}
+
+// ---- times: in the viewer's zone, the exact moment on hover
+
+const dayAndTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+
+function ago(moment) {
+  const seconds = (moment - Date.now()) / 1000;
+  const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? units.at(-1);
+  return relative.format(Math.round(seconds / size), unit);
+}
+
+function showTimes() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    time.textContent = "age" in time.dataset ? ago(moment) : dayAndTime.format(moment);
+    time.title = exact.format(moment);
+  }
+}
+
+// ---- live: the page is fetched again and only what differs is changed, in place, so that scroll, focus,
+// ---- selection, open details, zoom and hidden traces stay
+
+function morph(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType !== fresh.nodeType || old.nodeName !== fresh.nodeName) {
+    old.replaceWith(fresh);
+    return;
+  }
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    old.data = fresh.data;
+    return;
+  }
+  if (old.classList.contains("plot")) {
+    old.setAttribute("aria-label", fresh.getAttribute("aria-label"));
+    return;
+  }
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !(name === "open" && old.nodeName === "DETAILS")) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  const before = [...old.childNodes];
+  const after = [...fresh.childNodes];
+  after.forEach((child, i) => (i < before.length ? morph(before[i], child) : old.append(child)));
+  before.slice(after.length).forEach((child) => child.remove());
+}
+
+let etag = null;
+
+async function refresh() {
+  const response = await fetch(location.href, { headers: etag ? { "If-None-Match": etag } : {}, cache: "no-store" });
+  if (response.status === 304 || !response.ok) return;
+  etag = response.headers.get("ETag");
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  const before = new Map(plots().map((plot) => [plot.id, document.getElementById(plot.dataset.figure).textContent]));
+  morph(document.querySelector("main"), page.querySelector("main"));
+  showTimes();
+  const changed = plots().filter((plot) => before.get(plot.id) !== document.getElementById(plot.dataset.figure).textContent);
+  await Promise.all(changed.map(draw));
+  document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
+}
+
+const live = { source: null, timer: null, poll: null, paused: stored("sessionStorage", "headcount.paused") === "yes" };
+const atMostEvery = 1500; // ms between two updates, however many events arrive
+const pollEvery = 15000; // ms, where no stream can be had
+
+function soon() {
+  live.timer ??= setTimeout(async () => {
+    try {
+      await refresh();
+    } catch (error) {
+      showLive("offline");
+    } finally {
+      live.timer = null;
+    }
+  }, atMostEvery);
+}
+
+function showLive(word) {
+  const button = document.querySelector("[data-live-button]");
+  button.dataset.state = word;
+  button.querySelector("[data-live-name]").textContent = word;
+  button.setAttribute("aria-pressed", String(!live.paused));
+}
+
+function startLive() {
+  stopLive();
+  if (live.paused || document.hidden) return;
+  const source = new EventSource(document.body.dataset.events); // the tab's only stream
+  live.source = source;
+  source.onopen = () => showLive("live");
+  source.onmessage = soon;
+  for (const kind of document.body.dataset.kinds.split(" ")) source.addEventListener(kind, soon);
+  source.onerror = () => {
+    if (source.readyState !== EventSource.CLOSED) return showLive("connecting");
+    showLive("polling");
+    live.poll ??= setInterval(soon, pollEvery);
+  };
+}
+
+function stopLive() {
+  live.source?.close();
+  clearInterval(live.poll);
+  live.source = live.poll = null;
+}
+
+function setUpLive() {
+  const button = document.querySelector("[data-live-button]");
+  if (!document.body.dataset.events) return;
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    live.paused = !live.paused;
+    stored("sessionStorage", "headcount.paused", live.paused ? "yes" : null);
+    if (live.paused) {
+      stopLive();
+      showLive("paused");
+    } else {
+      startLive();
+      soon();
+    }
+  });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) return stopLive();
+    startLive();
+    if (!live.paused) soon();
+  });
+  addEventListener("pagehide", stopLive);
+  showLive(live.paused ? "paused" : "connecting");
+  startLive();
+}
+
+// ---- start
+
+showTheme();
+showTimes();
+setInterval(showTimes, 30000);
+if (plots().length) drawAll();
+darkScheme.addEventListener("change", drawAll);
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (button?.matches("[data-theme-button]")) nextTheme();
+  if (button?.matches("[data-export]")) exportFigure(button);
+});
+document.addEventListener("change", (event) => {
+  if (event.target.matches(".filters select")) event.target.form.requestSubmit();
+});
+setUpLive();

@@ -1,0 +1,67 @@
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.orm import Session
+
+from headcount.api.results import AblationTable, QueryError, ablation_table, head_curve
+from headcount.dashboard.choice import Choice, choose, shown_lines
+
+LR = "train.peak_lr"
+
+
+@pytest.fixture
+def table(session: Session) -> AblationTable:
+    """H by KV at two learning rates."""
+    return ablation_table(session, "in-flight")
+
+
+def chosen(table: AblationTable, **query: str) -> Choice:
+    return choose(table, head_curve(table), query)
+
+
+def test_the_default_is_the_delta_at_the_learning_rate_of_the_best_cell(table: AblationTable) -> None:
+    choice = chosen(table)
+    assert choice.query() == "y=delta&train.peak_lr=5e-4"
+    assert [(f.axis, f.values, f.chosen) for f in choice.filters] == [(LR, ("5e-4", "1e-3"), "5e-4")]
+    assert choice.fixed == (LR,)
+
+
+def test_a_complete_query_is_its_own_completion(table: AblationTable) -> None:
+    choice = chosen(table, y="loss", **{LR: "5e-4"})
+    assert choice.query() == "y=loss&train.peak_lr=5e-4"
+    assert choice.query(y="delta") == "y=delta&train.peak_lr=5e-4"
+
+
+def test_the_lines_are_those_of_the_chosen_value(table: AblationTable) -> None:
+    curve = head_curve(table)
+    lines = shown_lines(curve, chosen(table, **{LR: "5e-4"}))
+    assert [line.settings for line in lines] == [{"model.kv_heads": kv, LR: 5e-4} for kv in (1, 2, 4)]
+
+
+def test_an_axis_of_one_value_is_said_once(session: Session) -> None:
+    table = ablation_table(session, "head-count")
+    choice = chosen(table)
+    assert (choice.filters, choice.constant) == ((), (LR,))
+    assert choice.query() == "y=delta"
+
+
+def test_without_controls_the_loss_is_shown(table: AblationTable) -> None:
+    alone = replace(table, rows=tuple(replace(r, control=None, delta=None) for r in table.treatments))
+    assert chosen(alone).measure == "loss"
+
+
+@pytest.mark.parametrize(
+    ("query", "problem"),
+    [
+        ({"y": "los"}, "y is 'los'; did you mean 'loss'?"),
+        ({LR: "1e-4"}, "train.peak_lr has no value '1e-4'; did you mean '5e-4'?"),
+        ({"train.peak_l": "1e-3"}, "this page knows no 'train.peak_l'; did you mean 'train.peak_lr'?"),
+        ({"model.kv_heads": "4"}, "this page knows no 'model.kv_heads'; expected one of train.peak_lr, y"),
+    ],
+)
+def test_what_the_page_does_not_know_is_an_error(
+    table: AblationTable, query: dict[str, str], problem: str
+) -> None:
+    with pytest.raises(QueryError) as raised:
+        choose(table, head_curve(table), query)
+    assert str(raised.value) == problem
