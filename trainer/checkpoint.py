@@ -15,7 +15,7 @@ from typing import IO, Any, cast
 
 import torch
 
-from headcount.trainer.config import NUMERICS, JobConfig, effective_fields
+from headcount.trainer.config import FIELDS, NUMERICS, JobConfig, effective_fields
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import Checkpoint
 
@@ -25,9 +25,13 @@ log = logging.getLogger(__name__)
 
 
 def identity(config: JobConfig, fingerprint: str) -> dict[str, Any]:
-    """What a checkpoint must share with the job that goes on from it."""
+    """What a checkpoint must share with the job that goes on from it.
+
+    Fields at their default are left out, so that a field which the package gains later changes nothing.
+    """
+    fields = effective_fields(config)
     return {
-        **effective_fields(config),
+        **{name: value for name, value in fields.items() if value != FIELDS[name].default},
         "seed": config.seed,
         "data fingerprint": fingerprint,
         "numerics": NUMERICS,
@@ -101,7 +105,8 @@ def _check_owner(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> No
         if theirs.get(name) != ours.get(name):
             raise UserError(
                 f"{path.with_suffix('.pt')} is a checkpoint of another job: its {name} is "
-                f"{theirs.get(name)!r}, this job's is {ours.get(name)!r}; choose another folder"
+                f"{theirs.get(name, 'the default')}, this job's is {ours.get(name, 'the default')}; "
+                "choose another folder"
             )
 
 

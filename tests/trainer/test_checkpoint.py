@@ -89,7 +89,7 @@ def test_a_checkpoint_of_another_owner_is_refused(tmp_path: Path) -> None:
     saved(tmp_path, 5)
     with pytest.raises(UserError, match=r"its data\.context is 16, this job's is 32; choose another folder"):
         load_newest(tmp_path, {**OWNER, "data.context": 32})
-    with pytest.raises(UserError, match=r"its precision is None, this job's is 'bf16'"):
+    with pytest.raises(UserError, match=r"its precision is the default, this job's is bf16"):
         load_newest(tmp_path, {**OWNER, "precision": "bf16"})
 
 

@@ -270,6 +270,8 @@ def test_a_checkpoint_of_another_job_is_refused(small_job: Job, small_data: Data
         next(train(small_job(seed=1), small_data, folder=tmp_path))
     with pytest.raises(UserError, match=r"its train\.peak_lr is 0\.01, this job's is 0\.02"):
         next(train(small_job(train__peak_lr=0.02), small_data, folder=tmp_path))
+    with pytest.raises(UserError, match=r"its model\.residual is the default, this job's is mhar"):
+        next(train(small_job(**ROUTED), small_data, folder=tmp_path))
     unread = small_job(model__routing_heads=8)  # which the additive stream does not read
     assert next(train(unread, small_data, folder=tmp_path)).step == 16
 

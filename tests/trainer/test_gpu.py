@@ -1,0 +1,53 @@
+"""The exact mode on a GPU: `pytest -m gpu` on a machine that has one."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from headcount.trainer.config import JobConfig
+from headcount.trainer.data import Dataset
+from headcount.trainer.events import Evaluation, Event
+from headcount.trainer.execution import Execution
+from headcount.trainer.loop import train
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+def losses(events: list[Event]) -> list[tuple[int, float]]:
+    return [(event.step, event.loss) for event in events if isinstance(event, Evaluation)]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("residual", ["additive", "mhar"])
+def test_a_job_gives_the_same_bits_again_and_after_a_stop(
+    small_job: Callable[..., JobConfig],
+    small_data: Dataset,
+    tmp_path: Path,
+    residual: str,
+    precision: str,
+) -> None:
+    config = small_job(
+        model__d_model=64,
+        model__residual=residual,
+        model__routing_heads=4,
+        model__query_init="normal",
+        train__precision=precision,
+    )
+    on_gpu = Execution(device="cuda")
+    whole = losses(list(train(config, small_data, execution=on_gpu)))
+    assert losses(list(train(config, small_data, execution=on_gpu))) == whole
+    asked = iter(range(100))
+    list(train(config, small_data, folder=tmp_path, execution=on_gpu, stop=lambda: next(asked) == 7))
+    assert losses(list(train(config, small_data, folder=tmp_path, execution=on_gpu))) == whole
+
+
+def test_gpu_and_cpu_agree_to_rounding(small_job: Callable[..., JobConfig], small_data: Dataset) -> None:
+    config = small_job(model__residual="mhar", model__routing_heads=4)
+    (_, on_gpu), *_ = losses(list(train(config, small_data, execution=Execution(device="cuda"))))
+    (_, on_cpu), *_ = losses(list(train(config, small_data, execution=Execution(device="cpu"))))
+    assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
