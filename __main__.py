@@ -15,6 +15,7 @@ COMMANDS = {
     "jobs": "headcount.orchestrator.commands",
     "logs": "headcount.orchestrator.commands",
     "cancel": "headcount.orchestrator.commands",
+    "scheduler": "headcount.orchestrator.commands",
     "table": "headcount.api.commands",
     "report": "headcount.dashboard.commands",
     "serve": "headcount.dashboard.commands",

@@ -119,14 +119,6 @@ def open_attempts(session: Session) -> list[Attempt]:
     )
 
 
-def unsettled_count(session: Session) -> int:
-    """Jobs that are to run or are running, whatever the sweep."""
-    to_run = select(SweepJob.job_id).where(SweepJob.wanted, ~SweepJob.paused)
-    queued = select(func.count()).select_from(Job).where(Job.state == "queued", Job.id.in_(to_run))
-    active = select(func.count()).select_from(Job).where(Job.state.in_(("running", "cancelling")))
-    return (session.scalar(queued) or 0) + (session.scalar(active) or 0)
-
-
 def end_attempt(session: Session, attempt: Attempt, cause: str, message: str | None = None) -> None:
     """Close an attempt with its cause and decide what becomes of its job. A closed attempt stays as it is."""
     if attempt.ended is not None:

@@ -1,0 +1,70 @@
+"""A scheduler process from its start to its end."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from types import FrameType
+
+from headcount.orchestrator.lease import Lease, LeaseLost
+from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store import open_store
+
+log = logging.getLogger(__name__)
+
+
+def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
+    """Schedule until told to end; the exit code.
+
+    On SIGTERM or SIGINT running jobs write a checkpoint and go back to the queue. `attached` to a parent, the
+    process also ends when its standard input closes, and leaves the slots at work for the next scheduler.
+
+    Raises `LeaseHeld` where another schedules, and `UserError` where Ray cannot be used.
+    """
+    from headcount.orchestrator.cluster import Cluster, ClusterLost
+    from headcount.orchestrator.scheduler import Scheduler
+
+    told, orphaned = threading.Event(), threading.Event()
+    _on_signals(told)
+    if attached:
+        threading.Thread(target=_wait_for_end_of_input, args=(orphaned,), daemon=True).start()
+    store = open_store(settings)
+    lease = Lease.acquire(store)
+    cluster = Cluster(settings, ray_address)
+    _on_signals(told)  # Ray has put its own in place
+    scheduler = Scheduler(lease, cluster)
+    log.info("scheduling with lease %d on Ray at %s", lease.epoch, cluster.address)
+    try:
+        scheduler.run(lambda: told.is_set() or orphaned.is_set())
+    except ClusterLost as error:
+        log.warning("%s; starting again", error)
+        lease.release()
+        sys.stderr.flush()
+        # in a new program: Ray does not let go of a cluster that has died under it
+        os.execv(sys.executable, sys.orig_argv)
+    except LeaseLost:
+        log.warning("another scheduler has taken over")
+        return 1
+    if orphaned.is_set():
+        log.info("the command that this scheduler served has ended; slots go on")
+        lease.release()
+        os._exit(0)
+    scheduler.stop()
+    lease.release()
+    cluster.close()
+    return 0
+
+
+def _on_signals(told: threading.Event) -> None:
+    def tell(number: int, frame: FrameType | None) -> None:
+        told.set()
+
+    signal.signal(signal.SIGTERM, tell)
+    signal.signal(signal.SIGINT, tell)
+
+
+def _wait_for_end_of_input(ended: threading.Event) -> None:
+    while os.read(0, 1024):
+        pass
+    ended.set()

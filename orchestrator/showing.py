@@ -1,0 +1,92 @@
+"""What `status`, `jobs`, `logs` and `cancel` print."""
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from sqlalchemy import select
+
+from headcount.orchestrator.following import cell_words, running_table, to_go_words
+from headcount.orchestrator.lease import current_holder
+from headcount.orchestrator.overview import attempts_of, find_job, find_sweep, job_lines, sweep_state
+from headcount.orchestrator.settings import load_settings
+from headcount.orchestrator.store import open_store, withdraw
+from headcount.orchestrator.store.models import Sweep
+from headcount.orchestrator.time_to_go import time_to_go
+
+
+def show_status(name: str | None) -> None:
+    store = open_store(load_settings())
+    console = Console()
+    with store.read() as session:
+        if name is not None:
+            sweep = find_sweep(session, name)
+            state = sweep_state(session, sweep)
+            clock = f" ({to_go_words(time_to_go(session, sweep), state)})" if state.running else ""
+            console.print(f"{sweep.name}: {state.words} of {state.jobs}{clock}", highlight=False)
+            if state.running:
+                console.print(running_table(state))
+        else:
+            sweeps = session.scalars(select(Sweep).order_by(Sweep.id)).all()
+            if not sweeps:
+                console.print("No sweep yet; 'headcount run FILE' makes one.")
+                return
+            table = _table(["sweep", "jobs", "state", "owner", "submitted"])
+            for sweep in sweeps:
+                state = sweep_state(session, sweep)
+                submitted = f"{sweep.created:%Y-%m-%d %H:%M} UTC"
+                table.add_row(Text(sweep.name), str(state.jobs), state.words, Text(sweep.owner), submitted)
+            console.print(table)
+    console.print(f"Scheduler: {current_holder(store) or 'none at work'}", highlight=False)
+
+
+def show_jobs(name: str) -> None:
+    with open_store(load_settings()).read() as session:
+        lines = job_lines(session, find_sweep(session, name))
+    table = _table(["job", "cell", "seed", "state", "step", "tail mean", "attempts", "last cause"])
+    for line in lines:
+        mean = "" if line.tail_mean is None else f"{line.tail_mean:.4f}"
+        cause = line.cause if line.cause and line.cause != line.state else ""
+        state = f"{line.state} (control)" if line.is_control else line.state
+        step, attempts = f"{line.step}/{line.steps}", str(line.attempts)
+        table.add_row(
+            line.id[:12], cell_words(line.settings), str(line.seed), state, step, mean, attempts, cause
+        )
+    Console().print(table)
+
+
+def show_logs(prefix: str) -> None:
+    settings = load_settings()
+    with open_store(settings).read() as session:
+        job = find_job(session, prefix)
+        attempts = attempts_of(session, job)
+    click.echo(f"job {job.id}: {job.state}, step {job.step} of {job.config['train.steps']}")
+    for attempt in attempts:
+        ended = f"{attempt.ended:%H:%M:%S}" if attempt.ended else "now"
+        times = f"{attempt.started:%Y-%m-%d %H:%M:%S} to {ended} UTC"
+        click.echo(f"attempt {attempt.number} on {attempt.node}, {times}: {attempt.cause or 'running'}")
+        if attempt.message:
+            click.echo("\n".join(f"  {line}" for line in attempt.message.splitlines()))
+    if attempts and attempts[-1].log:
+        log = settings.artifacts / attempts[-1].log
+        printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        if printed.strip() and printed.strip() != (attempts[-1].message or "").strip():
+            click.echo(f"output of attempt {attempts[-1].number} ({log}):\n{printed.rstrip()}")
+
+
+def cancel_sweep(name: str) -> None:
+    store = open_store(load_settings())
+    with store.write() as session:
+        sweep = find_sweep(session, name)
+        withdrawn = withdraw(session, sweep.id)
+        state = sweep_state(session, sweep)
+    click.echo(f"{name}: {withdrawn} jobs withdrawn; now {state.words}")
+    if state.states.get("cancelling") and current_holder(store) is None:
+        click.echo("No scheduler is at work; the next one stops the jobs that run.")
+
+
+def _table(names: list[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in names:
+        table.add_column(name, justify="right" if name in ("jobs", "seed", "step", "tail mean") else "left")
+    return table

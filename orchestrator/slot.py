@@ -1,0 +1,184 @@
+"""A slot: a process that trains jobs one after another and keeps what they tell until it is stored.
+
+The scheduler makes it a detached Ray actor. Everything here is plain Python; the trainer is imported once, so
+that a second job starts at once.
+"""
+
+import gc
+import os
+import socket
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import IO, Any
+
+from headcount.orchestrator.local_ray import hold
+from headcount.orchestrator.output import CappedOutput
+from headcount.orchestrator.store.recording import Record
+from headcount.orchestrator.store.transitions import Work, job_folder
+from headcount.trainer.config import job_from_fields
+from headcount.trainer.data import open_dataset
+from headcount.trainer.errors import UserError
+from headcount.trainer.events import Result, to_record
+
+UNREAD_SECONDS = 15 * 60
+"""After this long without a reader a slot writes a checkpoint and leaves."""
+
+STOP_SECONDS = 60
+"""How long a job may take to reach its next update when the slot leaves."""
+
+
+class Slot:
+    """Runs one job at a time on a thread; all methods may be called at once, from several threads."""
+
+    def __init__(self, home: str, artifacts: str, on_local_ray: bool) -> None:
+        import headcount.trainer.loop  # noqa: F401 (torch is loaded before the first job)
+
+        self._home, self._artifacts = Path(home), Path(artifacts)
+        self._hold: IO[bytes] | None = hold(self._home) if on_local_ray else None
+        self._news = threading.Condition()
+        self._work: Work | None = None
+        self._records: list[Record] = []
+        self._first = 0
+        """The number of `_records[0]`: those before are stored."""
+        self._stop_cause: str | None = None
+        self._output: CappedOutput | None = None
+        self._read_at = time.monotonic()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def where(self) -> str:
+        """The node, as attempts record it."""
+        import ray
+
+        return f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()}"
+
+    def attempt(self) -> int | None:
+        """The attempt that this slot runs, or ran last; none before the first."""
+        with self._news:
+            self._read_at = time.monotonic()
+            return self._work.attempt_id if self._work else None
+
+    def start(self, work: Work, wait: float) -> tuple[int, list[Record]]:
+        """Run an attempt, unless this slot has it already, and wait for its first events as `events` does."""
+        with self._news:
+            if self._work is None or self._work.attempt_id != work.attempt_id:
+                assert not self._is_busy()
+                self._work, self._records, self._first, self._stop_cause = work, [], 0, None
+                threading.Thread(target=self._run, args=(work,), daemon=True).start()
+        return self.events(work.attempt_id, -1, wait)
+
+    def events(self, attempt_id: int, after: int, wait: float) -> tuple[int, list[Record]]:
+        """The events numbered above `after`, which says that all up to it are stored, and the first's number.
+
+        Waits for at most `wait` seconds until there is one.
+        """
+        with self._news:
+            assert self._work is not None
+            assert self._work.attempt_id == attempt_id, "another attempt's slot"
+            self._read_at = time.monotonic()
+            stored = max(0, after + 1 - self._first)
+            del self._records[:stored]
+            self._first += stored
+            self._news.wait_for(lambda: self._records, wait)
+            self._read_at = time.monotonic()
+            return self._first, list(self._records)
+
+    def stop(self, attempt_id: int, cause: str) -> None:
+        """Ask the attempt to write a checkpoint and end, with `cause`."""
+        with self._news:
+            if self._work is not None and self._work.attempt_id == attempt_id:
+                self._stop_cause = cause
+
+    def _tell(self, *records: Record) -> None:
+        with self._news:
+            self._records.extend(records)
+            self._news.notify_all()
+
+    def _run(self, work: Work) -> None:
+        """An attempt from its start to its last words: its result, if any, and its cause."""
+        result: list[Record] = []
+        try:
+            output = self._output = CappedOutput(self._artifacts / work.log)
+            with output.caught():
+                cause, message = self._train(work, result)
+            if message:
+                output.write(message.rstrip("\n") + "\n")
+            self._output = None
+            output.close()
+        except OSError as error:
+            cause, message = "user_error", f"cannot write {self._artifacts / work.log}: {error.strerror}"
+        clean = cause in ("finished", "diverged") and _memory_is_free()
+        self._tell(*result, {"kind": "ended", "cause": cause, "message": message, "reusable": clean})
+
+    def _train(self, work: Work, result: list[Record]) -> tuple[str, str | None]:
+        """The attempt's cause, and what to tell the user of it. The result is put aside, not told."""
+        from headcount.trainer.loop import train
+
+        try:
+            dataset = open_dataset(work.fingerprint, self._home)
+        except UserError as error:
+            return "data_differs", str(error)
+        folder = self._artifacts / job_folder(work.job_id) / "checkpoints"
+        try:
+            config = job_from_fields(work.config, work.seed)
+            for event in train(config, dataset, folder=folder, stop=lambda: self._stop_cause is not None):
+                if isinstance(event, Result):
+                    result.append(to_record(event))
+                    return event.outcome, None
+                self._tell(to_record(event))
+        except Exception as error:
+            return _cause(error), _explain(error)
+        assert self._stop_cause is not None
+        return self._stop_cause, None
+
+    def _watch(self) -> None:
+        """Bound the output, and leave when nobody reads."""
+        while time.monotonic() - self._read_at < UNREAD_SECONDS:
+            if output := self._output:
+                output.check()
+            time.sleep(1)
+        with self._news:
+            self._stop_cause = "preempted"
+            self._news.wait_for(lambda: not self._is_busy(), STOP_SECONDS)
+        os._exit(0)
+
+    def _is_busy(self) -> bool:
+        return self._work is not None and not (self._records and self._records[-1]["kind"] == "ended")
+
+
+def _memory_is_free() -> bool:
+    """Whether the job has given back its GPU memory; the context itself stays."""
+    import torch
+
+    gc.collect()
+    if not torch.cuda.is_available():
+        return True
+    torch.cuda.empty_cache()
+    return torch.cuda.memory_allocated() == 0
+
+
+def _cause(error: Exception) -> str:
+    import torch
+
+    if isinstance(error, torch.OutOfMemoryError):
+        return "gpu_memory"
+    return "host_memory" if isinstance(error, MemoryError) else "user_error"
+
+
+def _explain(error: Exception) -> str:
+    """A user's mistake in its own words; anything else with its traceback."""
+    return str(error) if isinstance(error, UserError) else "".join(traceback.format_exception(error))
+
+
+def actor_options(name: str, uses_gpu: bool) -> dict[str, Any]:
+    """Ray's options for a slot: detached, one CPU thread, its GPU fixed for life, restarted by nobody."""
+    return {
+        "name": name,
+        "lifetime": "detached",
+        "num_cpus": 1,
+        "num_gpus": 1 if uses_gpu else 0,
+        "max_restarts": 0,
+        "max_task_retries": 0,
+        "max_concurrency": 8,
+    }

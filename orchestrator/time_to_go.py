@@ -1,0 +1,72 @@
+"""How long a sweep still takes, from the rates measured on it so far; no guess before there are any."""
+
+import heapq
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.models import SETTLED_STATES, Attempt, Job, Sweep, SweepJob
+
+RECENT = 50
+"""Finished attempts whose rates are looked at."""
+
+
+@dataclass(frozen=True)
+class TimeToGo:
+    """Seconds until the last job settles: at the fastest and at the slowest rate measured."""
+
+    least: float
+    most: float
+
+
+def time_to_go(session: Session, sweep: Sweep) -> TimeToGo | None:
+    """None while nothing runs, or before the first job has finished."""
+    rates = _rates(session, sweep)
+    running, queued = _left(session, sweep)
+    if not rates or not running:
+        return None
+    return TimeToGo(_makespan(running, queued, max(rates)), _makespan(running, queued, min(rates)))
+
+
+def _rates(session: Session, sweep: Sweep) -> list[float]:
+    """Operations a second of the newest attempts that trained a whole job of this sweep, start to end."""
+    query = (
+        select(Job.flops, Attempt.started, Attempt.ended)
+        .join(Attempt, Attempt.job_id == Job.id)
+        .join(SweepJob, SweepJob.job_id == Job.id)
+        .where(SweepJob.sweep_id == sweep.id, Attempt.cause == "finished", Attempt.start_step == 0)
+        .order_by(Attempt.id.desc())
+        .limit(RECENT)
+    )
+    rates = []
+    for flops, started, ended in session.execute(query):
+        assert ended is not None
+        rates.append(flops / max(1e-3, (ended - started).total_seconds()))
+    return rates
+
+
+def _left(session: Session, sweep: Sweep) -> tuple[list[float], list[float]]:
+    """Operations left of the running and of the queued jobs that the sweep wants."""
+    query = (
+        select(Job.state, Job.flops, Job.step, Job.config)
+        .join(SweepJob, SweepJob.job_id == Job.id)
+        .where(SweepJob.sweep_id == sweep.id, SweepJob.wanted, Job.state.not_in(SETTLED_STATES))
+        .order_by(SweepJob.position)
+    )
+    running: list[float] = []
+    queued: list[float] = []
+    for state, flops, step, config in session.execute(query):
+        left = flops * (1 - step / config["train.steps"])
+        (queued if state == "queued" else running).append(left)
+    return running, queued
+
+
+def _makespan(running: Iterable[float], queued: Iterable[float], rate: float) -> float:
+    """Seconds until the last job ends, when each slot takes the next queued job as it becomes free."""
+    ends = [left / rate for left in running]
+    heapq.heapify(ends)
+    for left in queued:
+        heapq.heappush(ends, heapq.heappop(ends) + left / rate)
+    return max(ends)
