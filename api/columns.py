@@ -68,32 +68,32 @@ class ReadableTable:
 
 
 def readable(table: AblationTable, digits: int = DIGITS) -> ReadableTable:
-    """The columns that people need: axes, loss, delta with its interval and p, and remarks if any."""
-    percent = f"{table.confidence:.0%}".replace("%", " %")
-    headings = [
-        *(axis.partition(".")[2].replace("_", " ") or axis for axis in table.axes),
-        "loss",
-        "sd",
-        "n",
-        "delta",
-        "delta sd",
-        f"{percent} interval",
-        "pairs",
-        "p",
-        "remark",
-    ]
+    """The columns that people need: axes, loss, delta with its interval and p.
+
+    Remarks have a column where there are any, and the number of pairs where it is not that of the losses.
+    """
+    interval = f"{table.confidence:.0%} interval".replace("%", " %")
+    axes = [axis.partition(".")[2].replace("_", " ") or axis for axis in table.axes]
+    headings = (*axes, "loss", "sd", "n", "delta", "delta sd", interval, "pairs", "p", "remark")
     rows = [(*_axis_texts(table, row), *_number_texts(row, digits), _remark(row)) for row in table.rows]
-    if not any(row[-1] for row in rows):
-        headings, rows = headings[:-1], [row[:-1] for row in rows]
-    numeric = [h not in ("remark", f"{percent} interval") for h in headings]
-    for i, values in enumerate(table.axes.values()):
-        numeric[i] = all(isinstance(v, int | float) for v in values)
+    numbers = [all(isinstance(v, int | float) for v in values) for values in table.axes.values()]
+    numeric = (*numbers, True, True, True, True, True, False, True, True, False)
+    idle = {"remark"} if not any(row[-1] for row in rows) else set()
+    if all(row.delta is None or row.delta.n == row.n for row in table.rows):
+        idle.add("pairs")  # they are the n
+    kept = [i for i, heading in enumerate(headings) if heading not in idle]
     caption = (
         f"Loss: {table.estimator}, mean over n seeds. Delta: treatment minus control at the same seed, "
         f"negative is better; interval and p: {table.test}. "
         f"Seeds {_listed(table.seeds)}; data version {table.version}."
     )
-    return ReadableTable(table.sweep, tuple(headings), tuple(rows), tuple(numeric), caption)
+    return ReadableTable(
+        title=table.sweep,
+        headings=tuple(headings[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in rows),
+        numeric=tuple(numeric[i] for i in kept),
+        caption=caption,
+    )
 
 
 def _axis_texts(table: AblationTable, row: TableRow) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ def _remark(row: TableRow) -> str:
     """What a reader must know before trusting the row."""
     remarks = [row.note] if row.note else []
     if row.seeds_missing:
-        remarks.append(f"missing seeds {_listed(row.seeds_missing)}")
+        remarks.append(f"seeds missing: {_listed(row.seeds_missing)}")
     if row.delta and row.delta.reason and not remarks:
         remarks.append(row.delta.reason)
     return "; ".join(remarks)

@@ -2,34 +2,47 @@
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 
 from headcount.api.columns import DIGITS, ReadableTable, readable
-from headcount.api.results import AblationTable
+from headcount.api.results import AblationTable, best_cell
 
 
 def print_table(table: AblationTable, digits: int = DIGITS, console: Console | None = None) -> None:
-    """Print the table with its caption; controls are dim, and the lowest mean is bold."""
+    """Print the table, a line for each remark, and the caption; controls are dim, the best cell is bold."""
     console = console or Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 200  # a file or a pipe has no edge to wrap at
     content = readable(table, digits)
-    printed = _rich_table(content)
+    numbers = [i for i, heading in enumerate(content.headings) if heading != "remark"]
+    best = best_cell(table.treatments)
+    grid = _grid(content, numbers)
     for row, texts in zip(table.rows, content.rows, strict=True):
-        style = "dim" if row.is_control else "bold" if row.rank == 1 else None
-        printed.add_row(*texts, style=style)
-    console.print(printed)
+        style = "dim" if row.is_control else "bold" if row.cell == best else None
+        grid.add_row(*(texts[i] for i in numbers), style=style)
+    needed = Measurement.get(console, console.options.update(width=10_000), grid).maximum
+    console.width = max(console.width, needed)  # better a wrapped line than a number cut short
+    console.print(grid)
+    for texts in content.rows:
+        if len(texts) > len(numbers) and texts[-1]:
+            axes = zip(content.headings, texts[: len(table.axes)], strict=False)
+            console.print(f"{', '.join(f'{name} {value}' for name, value in axes)}: {texts[-1]}")
+    console.print(content.caption, style="dim")
 
 
-def _rich_table(content: ReadableTable) -> Table:
-    table = Table(
+def _grid(content: ReadableTable, columns: list[int]) -> Table:
+    grid = Table(
         title=content.title,
-        caption=content.caption,
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
         title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
-    for heading, numeric in zip(content.headings, content.numeric, strict=True):
-        table.add_column(heading, justify="right" if numeric else "left", no_wrap=heading != "remark")
-    return table
+    for i in columns:
+        grid.add_column(
+            content.headings[i].replace(" ", "\n") if content.numeric[i] else content.headings[i],
+            justify="right" if content.numeric[i] else "left",
+            vertical="bottom",
+            no_wrap=True,
+        )
+    return grid

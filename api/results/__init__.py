@@ -13,19 +13,16 @@ from .events import EventView, events_after, newest_event
 from .jobs import (
     AttemptView,
     Difference,
-    EvaluationPoint,
     JobCursor,
     JobPage,
     JobSummary,
     JobView,
-    ProgressPoint,
     Wish,
-    evaluations,
     job_view,
     jobs,
-    progress,
 )
 from .lookup import NotFoundError, QueryError
+from .losses import EvaluationPoint, ProgressPoint, evaluations, progress
 from .significance import CellComparison, Family, LineShape, PairedStatistics, Pooling, paired_statistics
 from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_version, sweep_view
 from .tables import AblationTable, TableRow, ablation_table

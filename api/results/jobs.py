@@ -1,6 +1,5 @@
-"""Jobs: the list of a sweep's, and everything known about one."""
+"""Jobs: the list of a sweep's, and everything known about one but its curves."""
 
-import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -9,13 +8,12 @@ from sqlalchemy import select, tuple_
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import find_job, find_sweep
+from headcount.api.results.losses import finite
 from headcount.orchestrator.store.models import (
     Attempt,
     Dataset,
-    Evaluation,
     Job,
     Measurement,
-    Progress,
     Sweep,
     SweepJob,
 )
@@ -95,7 +93,7 @@ def _summary(job: Job, wish: SweepJob) -> JobSummary:
         state=job.state,
         step=job.step,
         steps=job.config.get("train.steps"),
-        tail_mean=_finite(job.tail_mean),
+        tail_mean=finite(job.tail_mean),
         diverged_step=job.diverged_step,
         wanted=wish.wanted,
         paused=wish.paused,
@@ -204,7 +202,7 @@ def job_view(session: Session, job_id: str) -> JobView:
         state=job.state,
         step=job.step,
         steps=job.config.get("train.steps"),
-        tail_mean=_finite(job.tail_mean),
+        tail_mean=finite(job.tail_mean),
         diverged_step=job.diverged_step,
         parameters=job.parameters,
         flops=job.flops,
@@ -215,11 +213,11 @@ def job_view(session: Session, job_id: str) -> JobView:
         ended=job.ended,
         config=dict(job.config),
         control_id=control.id if control else None,
-        control_tail_mean=_finite(control.tail_mean) if control else None,
+        control_tail_mean=finite(control.tail_mean) if control else None,
         difference=_difference(job.config, control.config) if control else (),
         wishes=wishes,
         attempts=tuple(_attempt(a) for a in attempts),
-        measurements={name: _finite(value) for name, value in measured},
+        measurements={name: finite(value) for name, value in measured},
     )
 
 
@@ -240,55 +238,3 @@ def _attempt(attempt: Attempt) -> AttemptView:
 def _difference(job: dict[str, Any], control: dict[str, Any]) -> tuple[Difference, ...]:
     names = sorted({*job, *control})
     return tuple(Difference(n, job.get(n), control.get(n)) for n in names if job.get(n) != control.get(n))
-
-
-@dataclass(frozen=True)
-class EvaluationPoint:
-    """Validation loss after `step` updates, nats a token; None where it was not finite."""
-
-    step: int
-    loss: float | None
-
-
-@dataclass(frozen=True)
-class ProgressPoint:
-    """Training after `step` updates, as stored (thinned); None where a number was not finite."""
-
-    step: int
-    loss: float | None
-    learning_rate: float | None
-    gradient_norm: float | None
-    tokens_per_second: float | None
-
-
-def evaluations(session: Session, job_id: str) -> tuple[EvaluationPoint, ...]:
-    """Every evaluation of a job in the order of its steps. Raises `NotFoundError`."""
-    find_job(session, job_id)
-    rows = session.execute(
-        select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job_id).order_by(Evaluation.step)
-    )
-    return tuple(EvaluationPoint(step, _finite(loss)) for step, loss in rows)
-
-
-def progress(
-    session: Session, job_id: str, *, after_step: int = -1, limit: int = 1000
-) -> tuple[ProgressPoint, ...]:
-    """At most `limit` stored progress points of a job behind `after_step`. Raises `NotFoundError`."""
-    find_job(session, job_id)
-    rows = session.execute(
-        select(
-            Progress.step,
-            Progress.loss,
-            Progress.learning_rate,
-            Progress.gradient_norm,
-            Progress.tokens_per_second,
-        )
-        .where(Progress.job_id == job_id, Progress.step > after_step)
-        .order_by(Progress.step)
-        .limit(limit)
-    )
-    return tuple(ProgressPoint(step, *map(_finite, numbers)) for step, *numbers in rows)
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

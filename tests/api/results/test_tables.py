@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 from builders import CONTROL, STEPS, build_sweep
 from scipy import stats
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
-from headcount.api.results import NotFoundError, TableRow, ablation_table
+from headcount.api.results import (
+    NotFoundError,
+    TableRow,
+    ablation_table,
+    grid,
+    head_curve,
+    paired_statistics,
+)
+from headcount.orchestrator.store import Store
 
 
 def row_of(rows: tuple[TableRow, ...], **settings: float) -> TableRow:
@@ -121,3 +129,22 @@ def test_an_unknown_sweep_is_named_with_the_nearest(session: Session) -> None:
     build_sweep(session)
     with pytest.raises(NotFoundError, match="no sweep is called 'head-cuont'; did you mean 'head-count'"):
         ablation_table(session, "head-cuont")
+
+
+def test_a_big_sweep_is_read_in_three_statements(store: Store) -> None:
+    with store.write() as session:
+        build_sweep(session, heads=(1, 2, 4, 8, 16, 32), kv_heads=(1, 2, 4), rates=(1e-4, 1e-3), curves=False)
+    statements: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *rest: object) -> None:
+        if statement.startswith("SELECT"):
+            statements.append(statement)
+
+    event.listen(store.engine, "before_cursor_execute", note)
+    with store.read() as session:
+        table = ablation_table(session, "head-count")
+        grid(table), head_curve(table), paired_statistics(table)
+    event.remove(store.engine, "before_cursor_execute", note)
+    assert len(table.rows) == 42
+    assert len(statements) == 3  # the sweep, its jobs, its cells; never the evaluations
+    assert not any("evaluation" in s for s in statements)
