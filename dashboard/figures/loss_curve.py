@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from headcount.api.results.jobs import EvaluationPoint, JobView, ProgressPoint
+from headcount.api.results import EvaluationPoint, JobView, ProgressPoint
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.table import FigureTable
