@@ -13,7 +13,7 @@ from headcount.api.caching import NotModified
 from headcount.api.dependencies import no_query
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
 from headcount.api.routes import events, health, jobs, results, sweeps
-from headcount.api.security import Access, Guard, check_scope, needs
+from headcount.api.security import LOOPBACK, Access, Guard, check_scope, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
 
@@ -27,7 +27,7 @@ def create_app(
     store: Store,
     settings: Settings,
     *,
-    access: Access = Access(),  # noqa: B008
+    access: Access = LOOPBACK,
     extra_routers: Sequence[APIRouter] = (),
     mounts: Mapping[str, ASGIApp] | None = None,
 ) -> FastAPI:

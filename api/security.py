@@ -20,6 +20,9 @@ from headcount.api.problems import Problem, problem_response
 AccessScope = Literal["read", "submit", "admin"]
 SCOPES: tuple[AccessScope, ...] = ("read", "submit", "admin")
 
+MAX_BODY = 1_000_000
+"""Bytes of a request."""
+
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 HEADERS = {
@@ -44,11 +47,11 @@ class Access:
     """From where the service may be spoken to. Without tokens everyone there has every scope."""
 
     hosts: tuple[str, ...] = LOOPBACK_HOSTS
-    """Names, without port, that a request may be addressed to."""
-    origins: tuple[str, ...] = ()
-    """Origins whose pages may use the service, beside its own."""
-    max_body: int = 1_000_000
-    """Bytes."""
+    """Names, without port, that a request may be addressed to. Only pages of the same host may ask."""
+
+
+LOOPBACK = Access()
+"""This machine alone."""
 
 
 def scope_of(route: Any) -> AccessScope | None:
@@ -63,14 +66,12 @@ def needs(scope: AccessScope, **openapi: Any) -> dict[str, Any]:
 
 
 def check_scope(request: Request) -> None:
-    """The one dependency of the whole application: deny what declares no scope, or one not granted."""
-    scope = scope_of(request.scope.get("route"))
-    if scope is None or scope not in _granted(request):
-        raise Problem(403, "scope_missing", f"this needs the scope {scope or 'of no one'}")
+    """The one dependency of the whole application: a route that declares no scope is denied.
 
-
-def _granted(request: Request) -> tuple[AccessScope, ...]:
-    return SCOPES
+    Whoever Host and Origin let in has every scope.
+    """
+    if scope_of(request.scope.get("route")) is None:
+        raise Problem(403, "scope_missing", "no scope is declared for this path, so that nobody may use it")
 
 
 class Guard:
@@ -104,7 +105,7 @@ class Guard:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.access.max_body:
+            if received > MAX_BODY:
                 raise HTTPException(413)
             return message
 
@@ -128,11 +129,11 @@ def _refusal(headers: Headers, access: Access) -> tuple[int, str, str] | None:
     if _name(f"//{host}") not in access.hosts:
         return 400, "host_not_allowed", f"requests to the host {host[:200]!r} are not answered here"
     origin = headers.get("origin")
-    if origin is not None and origin not in (f"http://{host}", f"https://{host}", *access.origins):
+    if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return 403, "origin_not_allowed", f"pages of {origin[:200]!r} may not use this service"
     length = headers.get("content-length", "0")
-    if not length.isdecimal() or int(length) > access.max_body:
-        return 413, "content_too_large", f"a body may have {access.max_body} bytes at most"
+    if not length.isdecimal() or int(length) > MAX_BODY:
+        return 413, "content_too_large", f"a body may have {MAX_BODY} bytes at most"
     return None
 
 

@@ -1,5 +1,7 @@
 """The ablation table in a terminal."""
 
+from collections.abc import Iterator
+
 from rich import box
 from rich.console import Console
 from rich.measure import Measurement
@@ -22,11 +24,24 @@ def print_table(table: AblationTable, digits: int = DIGITS, console: Console | N
     needed = Measurement.get(console, console.options.update(width=10_000), grid).maximum
     console.width = max(console.width, needed)  # better a wrapped line than a number cut short
     console.print(grid)
-    for texts in content.rows:
-        if len(texts) > len(numbers) and texts[-1]:
-            axes = zip(content.headings, texts[: len(table.axes)], strict=False)
-            console.print(f"{', '.join(f'{name} {value}' for name, value in axes)}: {texts[-1]}")
+    if len(numbers) < len(content.headings):
+        for line in _remarks(table, content):
+            console.print(line)
     console.print(content.caption, style="dim")
+
+
+def _remarks(table: AblationTable, content: ReadableTable) -> Iterator[str]:
+    """A line for each remark, with the cells that it is about, or their number where they are many."""
+    cells: dict[str, list[str]] = {}
+    for row, texts in zip(table.rows, content.rows, strict=True):
+        axes = zip(table.axes, content.headings, texts, strict=False)
+        settings = [f"{name} {value}" for axis, name, value in axes if axis in row.settings]
+        cells.setdefault(texts[-1], []).append(", ".join(["control"] * row.is_control + settings))
+    for remark, names in cells.items():
+        if remark:
+            yield from (
+                [f"{len(names)} cells: {remark}"] if len(names) > 3 else [f"{n}: {remark}" for n in names]
+            )
 
 
 def _grid(content: ReadableTable, columns: list[int]) -> Table:

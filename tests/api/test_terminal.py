@@ -45,3 +45,13 @@ def test_two_axes_fit_a_terminal_of_80(table: AblationTable) -> None:
     axes = {axis: values for axis, values in table.axes.items() if axis != "train.peak_lr"}
     lines = printed(replace(table, axes=axes), 80)
     assert max(len(line.rstrip()) for line in lines) <= 80
+
+
+def test_a_remark_on_many_cells_is_one_line(table: AblationTable) -> None:
+    young = replace(table, rows=tuple(replace(row, note="not run") for row in table.rows[:5]))
+    assert [line for line in printed(young, 100) if "not run" in line] == ["5 cells: not run"]
+    few = replace(young, rows=young.rows[1:3])
+    assert [line for line in printed(few, 100) if "not run" in line] == [
+        "control, kv heads 2, peak lr 0.001: not run",
+        "routing heads 1, kv heads 1, peak lr 0.001: not run",
+    ]
