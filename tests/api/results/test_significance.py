@@ -1,5 +1,7 @@
 """The tests of a sweep: that each number is the statistics' own, within the family it is said to be in."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from builders import CONTROL, build_sweep
@@ -84,6 +86,14 @@ def test_a_line_without_its_ends_has_no_shape(session: Session) -> None:
     first, second = paired_statistics(ablation_table(session, "head-count")).shapes
     assert (first.note, second.shape) == ("", None)
     assert second.note == "no losses, or a diverged seed, at 16"
+
+
+def test_an_axis_of_names_has_no_u(session: Session) -> None:
+    build_sweep(session, heads=HEADS, kv_heads=(1,))
+    table = ablation_table(session, "head-count")
+    named = replace(table, axes=table.axes | {"model.routing_heads": ("few", "some", "many")})
+    (line,) = paired_statistics(named).shapes
+    assert (line.shape, line.note) == (None, "the values of the axis are not numbers")
 
 
 def test_one_seed_has_no_test(session: Session) -> None:
