@@ -12,7 +12,7 @@ from headcount.api.security import LOOPBACK_HOSTS, Access
 from headcount.trainer.errors import UserError
 
 DEFAULT_PORT = 8321
-GRACE_SECONDS = 5
+GRACE_SECONDS = 10
 """How long a stop waits for answers under way."""
 
 

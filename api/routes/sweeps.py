@@ -46,13 +46,24 @@ class SubmitQuery(Query):
     dry_run: bool = Field(False, description="Answer with the plan, and submit nothing.")
 
 
+_EXAMPLE = {
+    "name": "head-count",
+    "job": {"model": {"scale": "nano", "residual": "mhar"}, "data": {"source": "stdlib"}},
+    "axes": {"model.routing_heads": [1, 2, 4, 8]},
+    "seeds": [0, 1, 2],
+}
 _SWEEP_FILE: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "description": "The sweep file, as YAML or as JSON with the same fields.",
         "content": {
             media: {
-                "schema": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
+                "schema": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {"name": {"type": "string"}},
+                },
+                "example": _EXAMPLE,
             }
             for media in ("application/json", "application/yaml")
         },

@@ -1,7 +1,7 @@
 """Any Accept header has an answer, and a form is given only where it is accepted."""
 
 from fastapi import Request
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headcount.api.formats import MEDIA_TYPES
@@ -22,6 +22,7 @@ def answer(accept: str) -> str | int:
         return problem.status
 
 
+@settings(deadline=None)
 @given(st.lists(ITEMS, min_size=1, max_size=5))
 def test_a_form_is_given_only_where_it_is_accepted(items: list[tuple[str, str]]) -> None:
     found = answer(", ".join(name + parameters for name, parameters in items))
@@ -35,6 +36,7 @@ def test_a_form_is_given_only_where_it_is_accepted(items: list[tuple[str, str]])
         assert found == "json"
 
 
+@settings(deadline=None)
 @given(st.text(st.characters(max_codepoint=255), max_size=200))
 def test_any_header_has_an_answer(accept: str) -> None:
     assert answer(accept) in {*MEDIA_TYPES, 406}

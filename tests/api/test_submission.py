@@ -80,6 +80,13 @@ def test_a_dry_run_answers_with_the_plan_and_submits_nothing(store: Store, clien
     assert send(client, YAML, query="?dry_run=true").json()["new"] == 0
 
 
+def test_the_example_of_the_description_is_a_sweep(client: TestClient) -> None:
+    description = client.get("/api/v1/openapi.json").json()
+    body = description["paths"]["/api/v1/sweeps"]["post"]["requestBody"]["content"]["application/json"]
+    answer = send(client, json.dumps(body["example"]), "application/json", "?dry_run=true")
+    assert (answer.status_code, answer.json()["jobs"]) == (200, 15)
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
