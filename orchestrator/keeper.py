@@ -24,6 +24,7 @@ from headcount.orchestrator.local_ray import (
 IDLE_SECONDS = 60
 """How long Ray stays when neither a scheduler nor a slot is there."""
 
+START_SECONDS = 90
 OBJECT_STORE_BYTES = 100 * 2**20
 """Ray's least is 75 MiB; slots keep nothing there."""
 
@@ -90,6 +91,22 @@ def _end(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
+def _in_background(home: Path) -> int:
+    """Keep Ray in a process that belongs to nobody; returns once it answers or has failed."""
+    keeper = os.fork()
+    if keeper == 0:
+        os.setsid()
+        signal.signal(signal.SIGTERM, _end)
+        keep(home)
+        return 0
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and os.waitpid(keeper, os.WNOHANG) == (0, 0):
+        record = read_record(home)
+        if record is not None and record.keeper == keeper:
+            return 0
+        time.sleep(0.05)
+    return 1
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
-    keep(Path(sys.argv[1]))
+    sys.exit(_in_background(Path(sys.argv[1])))

@@ -20,7 +20,6 @@ from typing import IO
 
 from headcount.trainer.errors import UserError
 
-START_SECONDS = 90
 STOP_SECONDS = 15
 LEAVING_SECONDS = 5
 """How long slots that were killed may take to be gone."""
@@ -55,6 +54,8 @@ def ray_environment(token: str) -> dict[str, str]:
         "RAY_USAGE_STATS_ENABLED": "0",
         # Ray's switch for machines where it takes the loopback address for its own
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        # slots are the work itself: by default Ray lets everything else on the machine go first
+        "RAY_worker_niceness": "0",
     }
 
 
@@ -99,22 +100,14 @@ def start(home: Path) -> LocalRay:
     if left := read_record(home):
         clean_up(home, left)
     log = home / "ray.log"
+    command = [sys.executable, "-P", "-m", "headcount.orchestrator.keeper", str(home)]
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
     with open(log, "ab") as output:
-        keeper = subprocess.Popen(
-            [sys.executable, "-P", "-m", "headcount.orchestrator.keeper", str(home)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=environment,
-            cwd="/",
-            start_new_session=True,
+        subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, cwd="/"
         )
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and keeper.poll() is None:
-        if running := find(home):
-            return running
-        time.sleep(0.05)
+    if running := find(home):
+        return running
     raise UserError(f"Ray did not start on this machine; see {log}, or name a cluster with --ray-address")
 
 

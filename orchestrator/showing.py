@@ -1,5 +1,7 @@
 """What `status`, `jobs`, `logs` and `cancel` print."""
 
+from typing import Literal
+
 import click
 from rich.console import Console
 from rich.table import Table
@@ -14,10 +16,13 @@ from headcount.orchestrator.store import open_store, withdraw
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.time_to_go import time_to_go
 
+PIPED_WIDTH = 200
+_NUMBERS = ("jobs", "seed", "step", "tail mean", "attempts")
+
 
 def show_status(name: str | None) -> None:
     store = open_store(load_settings())
-    console = Console()
+    console = _console()
     with store.read() as session:
         if name is not None:
             sweep = find_sweep(session, name)
@@ -52,7 +57,7 @@ def show_jobs(name: str) -> None:
         table.add_row(
             line.id[:12], cell_words(line.settings), str(line.seed), state, step, mean, attempts, cause
         )
-    Console().print(table)
+    _console().print(table)
 
 
 def show_logs(prefix: str) -> None:
@@ -85,8 +90,15 @@ def cancel_sweep(name: str) -> None:
         click.echo("No scheduler is at work; the next one stops the jobs that run.")
 
 
+def _console() -> Console:
+    """As wide as the terminal; wide enough for every column where there is none."""
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPED_WIDTH)
+
+
 def _table(names: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in names:
-        table.add_column(name, justify="right" if name in ("jobs", "seed", "step", "tail mean") else "left")
+        side: Literal["left", "right"] = "right" if name in _NUMBERS else "left"
+        table.add_column(name, justify=side, no_wrap=name in ("job", "state"))
     return table

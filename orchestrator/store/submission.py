@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
@@ -11,10 +11,12 @@ from sqlalchemy.orm import Session
 from headcount.orchestrator.store.journal import announce_sweep, now
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
-from headcount.sweeps.plan import Plan, PlannedJob
-from headcount.sweeps.spec import SweepSpec
 from headcount.trainer.config import NUMERICS, fields_of
 from headcount.trainer.flops import job_flops, parameter_count
+
+if TYPE_CHECKING:
+    from headcount.sweeps.plan import Plan, PlannedJob
+    from headcount.sweeps.spec import SweepSpec
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class Submission:
     removed_cells: int
 
 
-def submit(session: Session, plan: Plan, owner: str) -> Submission:
+def submit(session: Session, plan: "Plan", owner: str) -> Submission:
     """Make the store want exactly the jobs of `plan` for the sweep of that name, and train nothing twice.
 
     The same plan again changes nothing, but that failed and cancelled jobs are queued again. An edited
@@ -67,7 +69,7 @@ def submit(session: Session, plan: Plan, owner: str) -> Submission:
     return submission
 
 
-def compare(session: Session, plan: Plan) -> Submission:
+def compare(session: Session, plan: "Plan") -> Submission:
     """What `submit` would find and change, without changing anything; `sweep_id` 0 for a sweep not there."""
     sweep = session.scalar(select(Sweep).where(Sweep.name == plan.spec.name))
     states = _states(session, [job.id for job in plan.jobs])
@@ -96,7 +98,7 @@ def _counts(submission: Submission) -> dict[str, int]:
     return {name: count for name, count in asdict(submission).items() if name != "sweep_id" and count}
 
 
-def _sweep_row(session: Session, spec: SweepSpec, owner: str) -> tuple[Sweep, bool]:
+def _sweep_row(session: Session, spec: "SweepSpec", owner: str) -> tuple[Sweep, bool]:
     """The sweep of that name as the file now says, and whether anything of it changed."""
     values = {
         "description": spec.description,
@@ -120,7 +122,7 @@ def _sweep_row(session: Session, spec: SweepSpec, owner: str) -> tuple[Sweep, bo
     return sweep, bool(edited)
 
 
-def _add_datasets(session: Session, plan: Plan) -> None:
+def _add_datasets(session: Session, plan: "Plan") -> None:
     for manifest in plan.datasets:
         if session.get(Dataset, manifest.fingerprint) is None:
             session.add(
@@ -134,7 +136,7 @@ def _add_datasets(session: Session, plan: Plan) -> None:
     session.flush()
 
 
-def _cells(session: Session, sweep: Sweep, plan: Plan) -> tuple[dict[int, int], int, list[Cell], bool]:
+def _cells(session: Session, sweep: Sweep, plan: "Plan") -> tuple[dict[int, int], int, list[Cell], bool]:
     """Row id by position in the plan, how many are new, the rows no longer planned, if kept ones moved."""
     held = {_cell_key(c.is_control, c.settings): c for c in sweep_cells(session, sweep.id)}
     rows: dict[int, Cell] = {}
@@ -170,7 +172,7 @@ def _states(session: Session, job_ids: list[str]) -> dict[str, str]:
     return states
 
 
-def _add_jobs(session: Session, jobs: Iterable[PlannedJob]) -> None:
+def _add_jobs(session: Session, jobs: "Iterable[PlannedJob]") -> None:
     rows = [
         {
             "id": job.id,
@@ -192,7 +194,7 @@ def _add_jobs(session: Session, jobs: Iterable[PlannedJob]) -> None:
 
 
 def _wish(
-    session: Session, sweep: Sweep, plan: Plan, cell_ids: Mapping[int, int], held: Mapping[str, SweepJob]
+    session: Session, sweep: Sweep, plan: "Plan", cell_ids: Mapping[int, int], held: Mapping[str, SweepJob]
 ) -> bool:
     """Want every job of the plan; whether that changed a wish that was there."""
     changed, rows = False, []
