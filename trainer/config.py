@@ -45,7 +45,7 @@ class ModelConfig:
     detail_bias: float = -2.0
     """Start of the logit bias on detail sources (`wav`)."""
     streams: int = 4
-    """Parallel residual streams of the hyper-connections family; in `frac_connections`, parts of the width."""
+    """Parallel streams of the hyper-connections family; parts of the width in `frac_connections`."""
     connections: Literal["dynamic", "static", "simplified"] = "dynamic"
     """Form of `hyper_connections`; `frac_connections` has the first two."""
     mhc_init: Literal["near_identity", "normal"] = "near_identity"
@@ -118,9 +118,12 @@ class FieldError(UserError):
     """A field of a job that is unknown, of the wrong type, or that breaks a rule."""
 
     def __init__(self, name: str, problem: str) -> None:
-        super().__init__(f"{name}: {problem}")
+        super().__init__(name, problem)  # both, so that the error can be sent between processes
         self.name = name
         self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.problem}"
 
 
 def job_from_fields(values: Mapping[str, object], seed: int = 0) -> JobConfig:

@@ -2,6 +2,7 @@
 
 import platform
 import resource
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,22 +47,23 @@ def describe(device: torch.device, threads: int, micro_batch: int) -> dict[str, 
 def reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
-    elif _CLEAR.exists():
-        _CLEAR.write_text("5")  # proc(5): resets the peak resident set
+    else:
+        with suppress(OSError):  # where it cannot be reset, the peak is that of the process so far
+            _CLEAR.write_text("5")  # proc(5): resets the peak resident set
 
 
 def peak_memory_bytes(device: torch.device) -> float:
     """Since the reset: of the GPU's allocator, or the resident set of the whole process on the CPU."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device))
-    if _CLEAR.exists():
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
+    if _STATUS.exists():
+        status = _STATUS.read_text(encoding="utf-8")
         return float(status.partition("VmHWM:")[2].split()[0]) * 1024
     kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(kilobytes) * (1 if platform.system() == "Darwin" else 1024)
 
 
-_CLEAR = Path("/proc/self/clear_refs")
+_CLEAR, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 
 def _processor() -> str:

@@ -1,4 +1,5 @@
 import dataclasses
+import pickle
 
 import pytest
 
@@ -138,3 +139,8 @@ def test_a_job_is_frozen() -> None:
     config: JobConfig = job_from_fields({})
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.seed = 1  # type: ignore[misc]
+
+
+def test_a_field_error_can_be_sent_between_processes() -> None:
+    error = pickle.loads(pickle.dumps(FieldError("train.steps", "got 0")))
+    assert (type(error), str(error), error.name) == (FieldError, "train.steps: got 0", "train.steps")

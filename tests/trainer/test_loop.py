@@ -274,9 +274,3 @@ def test_a_checkpoint_of_another_job_is_refused(small_job: Job, small_data: Data
         next(train(small_job(**ROUTED), small_data, folder=tmp_path))
     unread = small_job(model__routing_heads=8)  # which the additive stream does not read
     assert next(train(unread, small_data, folder=tmp_path)).step == 16
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_a_gpu_that_is_not_there(small_job: Job, small_data: Dataset) -> None:
-    with pytest.raises(UserError, match="PyTorch finds no GPU"):
-        next(train(small_job(), small_data, execution=Execution(device="cuda")))
