@@ -1,6 +1,8 @@
 """Depth routing: the operation by which a site reads the depth history."""
 
+from headcount.kernels.choice import IMPLEMENTATIONS, Choice
 from headcount.kernels.definition import route_by_definition, routing_weights
+from headcount.kernels.history import DepthHistory
 from headcount.kernels.routing import route
 
-__all__ = ["route", "route_by_definition", "routing_weights"]
+__all__ = ["IMPLEMENTATIONS", "Choice", "DepthHistory", "route", "route_by_definition", "routing_weights"]

@@ -17,9 +17,9 @@ def routing_weights(
 ) -> Tensor:
     """Softmax over depth for each token and head: [N, ..., heads], summing to 1 over the first dimension.
 
-    With d the width, the keys are k_n = key_weight · v_n / rms(v_n), where rms(v)² = |v|²/d + eps over the *full*
-    width. Query and keys are cut into `heads` contiguous slices, and head h scores source n by
-    logit_scale · <query_h, k_nh>, with no other scale (Attention Residuals, arXiv 2603.15031, eq. 2–4, which is
+    With d the width, the keys are k_n = key_weight · v_n / rms(v_n), where rms(v)² = |v|²/d + eps over the
+    *full* width. Query and keys are cut into `heads` contiguous slices, and head h scores source n by
+    logit_scale · <query_h, k_nh>, with no other scale (Attention Residuals, arXiv 2603.15031, eq. 2–4, is
     this with one head).
 
     Everything is float32 inside, float64 for float64 sources, and the weights are returned so.

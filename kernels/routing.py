@@ -1,18 +1,12 @@
-"""One site's read over a list of sources, with its backward in closed form: the `reference` implementation.
-
-Nothing of size N·d is stored or stacked: autograd keeps references to the sources, which the model holds
-anyway, and N·heads logits a token. The loops go over sources with scratch memory taken once: on a CPU, a new
-large tensor for each product costs more in page faults than the product (matrix products and stacked sources
-were slower too).
-"""
+"""One site's read over a list of sources: the functional form of depth routing."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import torch
 from torch import Tensor
 
+from headcount.kernels.choice import choose
 from headcount.kernels.definition import check_arguments, exact_dtype
+from headcount.kernels.reference import route_reference
 
 
 def route(
@@ -23,88 +17,35 @@ def route(
     *,
     eps: float = 1e-6,
     logit_scale: float = 1.0,
+    implementation: str = "auto",
 ) -> Tensor:
     """What one site reads from the depth history: [..., d], in the sources' dtype.
 
-    sources: N ≥ 1 tensors [..., d] of one shape, dtype and device, oldest first.
-    query, key_weight: [d] in any float dtype; their product is taken in float32.
-    heads: number of contiguous width slices, each with its own softmax over depth; divides d.
-    eps: added to the mean square of each source under the root.
-    logit_scale: factor on every logit.
+    sources: N ≥ 1 tensors [..., d] of one shape, dtype and device, oldest first. query, key_weight: [d]
+    in any float dtype. Their product is taken in float32 and rounded to the sources' dtype. heads: number
+    of contiguous width slices, each with its own softmax over depth; divides d. eps: added to the mean
+    square of each source under the root. logit_scale: factor on every logit. implementation: `reference`
+    (any device), `fused` (one Triton kernel) or `auto`, which picks.
 
-    The equation is `headcount.kernels.definition.routing_weights`. The softmax and all sums are float32 (float64
-    for float64 sources), in a fixed order: the same inputs give the same bits. First derivatives only.
+    The equation is `headcount.kernels.routing_weights`. The softmax and all sums are float32 (float64 for
+    float64 sources) in a fixed order: the same inputs give the same bits. First derivatives only.
 
     Raises ValueError naming the argument that does not fit.
     """
     check_arguments(sources, query, key_weight, heads)
-    exact = exact_dtype(sources[0].dtype)
-    folded = query.to(exact) * key_weight.to(exact)
-    if logit_scale != 1.0:
-        folded = folded * logit_scale
-    mixed: Tensor = _Route.apply(folded, heads, eps, *sources)  # type: ignore[no-untyped-call]
-    return mixed
+    chosen = choose(implementation, sources[0], one_site=True).implementation
+    folded = fold(query, key_weight, logit_scale, sources[0])
+    if chosen == "fused":
+        from headcount.kernels.fused import route_fused
+
+        return route_fused(sources, folded, heads, eps)
+    return route_reference(sources, folded, heads, eps)
 
 
-class _Route(torch.autograd.Function):
-    """With w = query·key_weight, r_n = 1/rms(v_n), z_n = r_n <w, v_n> and a = softmax(z), a head at a time:
-
-    out = Σ a_n v_n;  e_n = <g, v_n>;  p_n = a_n (e_n − Σ a_m e_m), the gradient of z_n;
-    dv_n = a_n g + p_n r_n w − (Σ_heads p_n z_n) r_n²/d v_n;  dw = Σ p_n r_n v_n over sources and tokens.
-    The middle sum of dv_n runs over all heads, because the norm is shared.
+def fold(query: Tensor, key_weight: Tensor, logit_scale: float, source: Tensor) -> Tensor:
+    """The one vector a site's logits need: query · key weight · logit scale, in the precision of the
+    softmax.
     """
-
-    @staticmethod
-    def forward(ctx: Any, folded: Tensor, heads: int, eps: float, *sources: Tensor) -> Tensor:
-        exact, slices = folded.dtype, folded.view(heads, -1)
-        rows = [source.reshape(-1, *slices.shape) for source in sources]
-        tokens, width = rows[0].shape[0], folded.shape[0]
-        logits = folded.new_empty(len(rows), tokens, heads)
-        inverse_rms = folded.new_empty(len(rows), tokens)
-        product = folded.new_empty(tokens, *slices.shape)
-        for n, row in enumerate(rows):
-            value = row.to(exact)
-            torch.linalg.vector_norm(value, dim=(-2, -1), out=inverse_rms[n])
-            torch.mul(value, slices, out=product)
-            torch.sum(product, dim=-1, out=logits[n])
-        inverse_rms.square_().div_(width).add_(eps).rsqrt_()
-        logits.mul_(inverse_rms.unsqueeze(-1))
-        weights = torch.softmax(logits, dim=0).unsqueeze(-1)
-        torch.mul(rows[0].to(exact), weights[0], out=product)
-        for n in range(1, len(rows)):
-            product.addcmul_(rows[n].to(exact), weights[n])
-        ctx.save_for_backward(folded, logits, inverse_rms, *sources)
-        return product.to(sources[0].dtype).view(sources[0].shape)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "depth routing has first derivatives only: differentiate it without create_graph"
-            )
-        folded, logits, inverse_rms, *sources = ctx.saved_tensors
-        wants_query, wants_source = ctx.needs_input_grad[0], ctx.needs_input_grad[3:]
-        exact, slices = folded.dtype, folded.view(logits.shape[-1], -1)
-        rows = [source.reshape(-1, *slices.shape) for source in sources]
-        g = grad.reshape(rows[0].shape).to(exact)
-        product = torch.empty_like(g)
-        e = torch.empty_like(logits)
-        for n, row in enumerate(rows):
-            torch.mul(row.to(exact), g, out=product)
-            torch.sum(product, dim=-1, out=e[n])
-        weights = torch.softmax(logits, dim=0)
-        p = weights * (e - (weights * e).sum(0))
-        norm_factor = ((p * logits).sum(-1) * inverse_rms.square() / -folded.shape[0])[..., None, None]
-        p, weights = (p * inverse_rms.unsqueeze(-1)).unsqueeze(-1), weights.unsqueeze(-1)
-        query_sum = product.zero_()
-        grad_sources: list[Tensor | None] = []
-        for n, row in enumerate(rows):
-            value = row.to(exact)
-            if wants_query:
-                query_sum.addcmul_(value, p[n])
-            if wants_source[n]:
-                dv = (weights[n] * g).addcmul_(slices, p[n]).addcmul_(value, norm_factor[n])
-                grad_sources.append(dv.to(grad.dtype).view(grad.shape))
-            else:
-                grad_sources.append(None)
-        return query_sum.sum(0).view(-1) if wants_query else None, None, None, *grad_sources
+    exact = exact_dtype(source.dtype)
+    folded = query.to(exact) * key_weight.to(exact)
+    return folded if logit_scale == 1.0 else folded * logit_scale

@@ -1,0 +1,100 @@
+"""Launch parameters: one table by shape and architecture. Nothing is tuned at run time.
+
+Equal seeds must give equal bits, and a parameter that moves with the noise of a measurement would change
+the order of sums. The values were measured on one H200; cards before Hopper take the same ones without
+TMA, by rule.
+"""
+
+import os
+from dataclasses import dataclass
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from headcount.kernels.tiles import Tiles
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+
+BLOCK_SITES = (
+    8  # twice this many operand rows fill one matrix instruction; more sites would cost a second one
+)
+SITES_PADDED = 8  # the kernels' tiles have room for this many sites
+LARGEST_TILED_HEAD = 512  # a wider tile of sources spills: measured slower than one site at a time
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the kernels of one shape are launched; belongs in a training attempt's environment."""
+
+    one_site: bool  # the head is too wide for the block kernels: each site goes by itself
+    block_sites: int
+    tma: bool
+    chunk: int
+    partial_tokens: int
+    partial_stages: int
+    deferred_tokens: int
+    deferred_stages: int
+    block_warps: int
+    merge_warps: int
+    merge_stages: int
+    finalise_warps: int
+
+
+@dataclass(frozen=True)
+class SiteLaunch:
+    """How the two kernels of the fused implementation are launched."""
+
+    forward_warps: int
+    forward_stages: int
+    backward_warps: int
+    backward_stages: int
+    backward_tokens: int
+
+
+def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
+    """The row for `sources` [N, T, d], the buffer of a whole history."""
+    tokens = sources.shape[1]
+    head_width = tiles.DA + tiles.DB
+    one_tile = tiles.DB == 0
+    return Launch(
+        one_site=head_width > LARGEST_TILED_HEAD,
+        block_sites=BLOCK_SITES,
+        tma=_has_tma(tiles, sources),
+        chunk=16,
+        partial_tokens=8,
+        partial_stages=3,
+        # a program holds a warp scheduler's registers, so fewer tokens each where one wave would not be full
+        deferred_tokens=32 if tokens * tiles.H >= 1 << 15 else 16,
+        deferred_stages=2,
+        block_warps=max(1, min(8, head_width // 128)),
+        merge_warps=8 if tiles.D > 2048 else (2 if tiles.D > 512 and one_tile else 1),
+        merge_stages=3,
+        finalise_warps=8 if tiles.D > 2048 else (4 if tiles.D > 512 else 2),
+    )
+
+
+def site_launch_for(tiles: Tiles) -> SiteLaunch:
+    """The row for one site's read of width `tiles.D`."""
+    if tiles.D > 2048:
+        return SiteLaunch(8, 4, 8, 3, 1)
+    return SiteLaunch(2, 3, 2, 4, 2) if tiles.D > 512 else SiteLaunch(1, 4, 2, 4, 2)
+
+
+def dot_dtype(dtype: torch.dtype) -> tl.dtype:
+    """What matrix products take: the sources' dtype, but float32 in the interpreter, which has no
+    bfloat16.
+    """
+    if INTERPRETED or dtype == torch.float32:
+        return tl.float32
+    return tl.bfloat16 if dtype == torch.bfloat16 else tl.float16
+
+
+def _has_tma(tiles: Tiles, sources: Tensor) -> bool:
+    """Whether the tensor memory accelerator can fetch a head's tiles: Hopper on, exact widths, 32-bit
+    coordinates.
+    """
+    if not sources.is_cuda or torch.cuda.get_device_capability(sources.device) < (9, 0):
+        return False
+    row = sources.shape[1] * tiles.D
+    return tiles.DH == tiles.DA + tiles.DB and row < 1 << 31 and row * sources.element_size() % 16 == 0

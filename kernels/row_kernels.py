@@ -1,0 +1,173 @@
+"""Kernels in which one program holds one token's whole vector, all heads: reductions stay within the program.
+
+Prefixes: i_ index, o_ offsets, m_ mask, c_ column offsets in a tile; V [N, T, d] sources, W [N, d] folded
+queries in the sources' dtype, R [T, RS] inverse rms (source fastest), LSE base-2 log-sum-exp. A head is
+two tiles (tiles.py). Sums of two products into a tile are two statements: as one, the compiler moves the
+tile through shared memory to another layout, and the kernel takes 1.4 times as long.
+"""
+
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
+
+import triton
+import triton.language as tl
+
+from headcount.kernels.tiles import LOG2E, dot_by_head, head_offsets, load_row, store_row
+
+
+@triton.jit(do_not_specialize=["T", "i_source"])
+def write_kernel(
+    X,  # [T, d] the new source
+    V,
+    R,
+    T,
+    i_source,
+    RS,
+    eps,
+    D: tl.constexpr,
+    BD: tl.constexpr,
+):
+    """Copy a new source into the history and store its inverse rms."""
+    i_t = tl.program_id(0).to(tl.int64)
+    o = tl.arange(0, BD)
+    x = tl.load(X + i_t * D + o, mask=o < D, other=0.0)
+    tl.store(V + (i_source * T + i_t) * D + o, x, mask=o < D)
+    x = x.to(tl.float32)
+    tl.store(R + i_t * RS + i_source, tl.rsqrt(tl.sum(x * x, 0) / D + eps))
+
+
+@triton.jit
+def softmax_step(v_a, v_b, z, m, s, acc_a, acc_b):
+    """Take one more source into an online softmax: running maximum m, sum s and mixture acc, for each
+    head.
+    """
+    m_new = tl.maximum(m, z)
+    scale = tl.exp2(m - m_new)
+    p = tl.exp2(z - m_new)
+    acc_a = acc_a * scale[:, None] + v_a * p[:, None]
+    acc_b = acc_b * scale[:, None] + v_b * p[:, None]
+    return m_new, s * scale + p, acc_a, acc_b
+
+
+@triton.jit(do_not_specialize=["T", "i_site", "i_slot", "i_first"])
+def merge_kernel(
+    V,
+    W,
+    R,
+    OUT,  # [sites of the block, T, d]: holds the site's partial result, receives the result
+    LSE,  # [sites of the block, T, H], likewise
+    T,
+    i_site,
+    i_slot,  # the site's place in its block
+    i_first,  # the block's first source that the partial results leave out
+    RS,
+    D: tl.constexpr,
+    H: tl.constexpr,
+    DH: tl.constexpr,
+    DA: tl.constexpr,
+    DB: tl.constexpr,
+    HAS_PARTIAL: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Forward of one site: merge sources i_first..i_site into its partial result over the older ones."""
+    i_t = tl.program_id(0).to(tl.int64)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
+    w_a, w_b = load_row(W + i_site * D, o_a, o_b, m_a, m_b, DB)
+    row = i_slot * T + i_t
+    if HAS_PARTIAL:
+        acc_a, acc_b = load_row(OUT + row * D, o_a, o_b, m_a, m_b, DB)
+        m = tl.load(LSE + row * H + o_h, mask=m_h, other=0.0)
+        s = tl.full(o_h.shape, 1.0, tl.float32)
+    else:
+        acc_a = tl.zeros(o_a.shape, tl.float32)
+        acc_b = tl.zeros(o_b.shape, tl.float32)
+        m = tl.full(o_h.shape, float("-inf"), tl.float32)
+        s = tl.zeros(o_h.shape, tl.float32)
+    for i in tl.range(i_first, i_site + 1, num_stages=STAGES):
+        v_a, v_b = load_row(V + (i * T + i_t) * D, o_a, o_b, m_a, m_b, DB)
+        r = tl.load(R + i_t * RS + i) * LOG2E
+        z = dot_by_head(v_a, v_b, w_a, w_b, DB) * r
+        m, s, acc_a, acc_b = softmax_step(v_a, v_b, z, m, s, acc_a, acc_b)
+    scale = (1.0 / s)[:, None]
+    store_row(OUT + row * D, acc_a * scale, acc_b * scale, o_a, o_b, m_a, m_b, DB)
+    tl.store(LSE + row * H + o_h, m + tl.log2(s), mask=m_h)
+
+
+@triton.jit(do_not_specialize=["T", "i_slot"])
+def delta_kernel(
+    G,  # [T, d] the gradient of one site
+    OUT,  # [sites of the block, T, d]
+    DELTA,  # [sites of the block, T, H]
+    T,
+    i_slot,  # the site's place in its block
+    D: tl.constexpr,
+    H: tl.constexpr,
+    DH: tl.constexpr,
+    DA: tl.constexpr,
+    DB: tl.constexpr,
+):
+    """<g, out> of a block's first site; finalise_kernel stores it for the others."""
+    i_t = tl.program_id(0).to(tl.int64)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
+    g_a, g_b = load_row(G + i_t * D, o_a, o_b, m_a, m_b, DB)
+    out_a, out_b = load_row(OUT + (i_slot * T + i_t) * D, o_a, o_b, m_a, m_b, DB)
+    tl.store(DELTA + (i_slot * T + i_t) * H + o_h, dot_by_head(g_a, g_b, out_a, out_b, DB), mask=m_h)
+
+
+@triton.jit(do_not_specialize=["T", "i_source", "i_slot"])
+def finalise_kernel(
+    V,
+    W,
+    R,
+    G,  # tuple of [T, d]: the gradients of the block's sites i_source, i_source + 1, ...
+    OUT,  # [sites of the block, T, d]
+    LSE,  # [sites of the block, T, H]
+    DELTA,  # [sites of the block, T, H]: <g, out>; the newest site's is stored here
+    DV,  # [N, T, d]: what later blocks deferred, receives the finished gradient
+    C,  # [T, H, RS]: what later blocks deferred of Σ p z
+    T,
+    i_source,
+    i_slot,  # the place of site i_source in its block
+    RS,
+    D: tl.constexpr,
+    H: tl.constexpr,
+    DH: tl.constexpr,
+    DA: tl.constexpr,
+    DB: tl.constexpr,
+    SITES: tl.constexpr,  # number of gradients in G
+    HAS_DEFERRED: tl.constexpr,
+):
+    """Backward, gradient of one source: what was deferred, plus the reads of it within its own block."""
+    i_t = tl.program_id(0).to(tl.int64)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
+    row = (i_source * T + i_t) * D
+    v_a, v_b = load_row(V + row, o_a, o_b, m_a, m_b, DB)
+    r = tl.load(R + i_t * RS + i_source)
+    if HAS_DEFERRED:
+        dv_a, dv_b = load_row(DV + row, o_a, o_b, m_a, m_b, DB)
+        pz = tl.load(C + (i_t * H + o_h) * RS + i_source, mask=m_h, other=0.0)
+    else:
+        dv_a = tl.zeros(o_a.shape, tl.float32)
+        dv_b = tl.zeros(o_b.shape, tl.float32)
+        pz = tl.zeros(o_h.shape, tl.float32)
+    for k in tl.static_range(SITES):
+        w_a, w_b = load_row(W + (i_source + k) * D, o_a, o_b, m_a, m_b, DB)
+        g_a, g_b = load_row(G[k] + i_t * D, o_a, o_b, m_a, m_b, DB)
+        o_site = ((i_slot + k) * T + i_t) * H + o_h
+        lse = tl.load(LSE + o_site, mask=m_h, other=float("inf"))
+        if k == 0:
+            out_a, out_b = load_row(OUT + (i_slot * T + i_t) * D, o_a, o_b, m_a, m_b, DB)
+            delta = dot_by_head(g_a, g_b, out_a, out_b, DB)
+            tl.store(DELTA + o_site, delta, mask=m_h)
+        else:
+            delta = tl.load(DELTA + o_site, mask=m_h, other=0.0)
+        z = dot_by_head(v_a, v_b, w_a, w_b, DB) * r
+        a = tl.exp2(z * LOG2E - lse)
+        p = a * (dot_by_head(v_a, v_b, g_a, g_b, DB) - delta)
+        pz += p * z
+        p = p * r
+        dv_a += g_a * a[:, None]
+        dv_a += w_a * p[:, None]
+        dv_b += g_b * a[:, None]
+        dv_b += w_b * p[:, None]
+    norm = tl.sum(pz, 0) * r * r / D
+    store_row(DV + row, dv_a - v_a * norm, dv_b - v_b * norm, o_a, o_b, m_a, m_b, DB)

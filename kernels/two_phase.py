@@ -1,0 +1,222 @@
+"""The `two_phase` implementation: exact routing of a whole model with three to four times fewer bytes.
+
+Queries do not depend on activations, so the sites of a block can read the older sources together.
+Forward, the first site of a block reads them once for all its sites (partial_kernel); each later site
+merges in the block's own sources (merge_kernel). Backward mirrors it: a source's gradient gathers its own
+block's reads at once (finalise_kernel) and the other blocks' in one deferred pass a block
+(deferred_kernel). docs/kernels.md has the picture.
+
+A head too wide for a tile of sources has its sites in one block, and each site's backward adds to all its
+sources.
+
+Gradients are gathered in place, outside autograd's sight. A one-element token threads all reads and
+writes, so that autograd runs their backwards in the opposite order; any other order is refused.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from headcount.kernels.block_kernels import partial_kernel
+from headcount.kernels.fused import on_device
+from headcount.kernels.gradients import Gradients
+from headcount.kernels.launch import SITES_PADDED, Launch, dot_dtype, launch_for
+from headcount.kernels.row_kernels import merge_kernel, write_kernel
+from headcount.kernels.tiles import Tiles
+
+
+class Block(NamedTuple):
+    """Consecutive sites that read the sources older than the block together."""
+
+    first_site: int
+    num_sites: int
+    num_old: int  # sources 0..num_old-1; none for the first block, whose sources are all its own
+
+
+def partition(num_sites: int, largest: int) -> list[Block]:
+    """The fewest blocks of at most `largest` sites, as equal as can be."""
+    num_blocks = -(-num_sites // largest)
+    blocks = []
+    first = 0
+    for b in range(num_blocks):
+        size = num_sites // num_blocks + (b < num_sites % num_blocks)
+        blocks.append(Block(first, size, first + 1 if first else 0))
+        first += size
+    return blocks
+
+
+class TwoPhase:
+    """The buffers of one forward pass and its backward. Calls alternate: write, read, write, read, ..."""
+
+    def __init__(
+        self, folded: Tensor, like: Tensor, heads: int, eps: float, launch: Launch | None = None
+    ) -> None:
+        """folded: [N, d] float32, query · key weight · logit scale of each site; like: a source [..., d]."""
+        num_sites, width = folded.shape
+        self.shape = like.shape
+        self.tokens = like.numel() // width
+        self.tiles = Tiles.of(width, heads)
+        self.eps = eps
+        self.sources = like.new_empty(num_sites, self.tokens, width)
+        self.launch = launch or launch_for(self.tiles, self.sources)
+        self.blocks = partition(num_sites, num_sites if self.launch.one_site else self.launch.block_sites)
+        self.block_of = [block for block in self.blocks for _ in range(block.num_sites)]
+        self.queries = folded.detach().to(like.dtype)
+        # a token's row, here and in the deferred Σ p z, is padded to whole 64-byte lines
+        self.row_stride = triton.cdiv(num_sites, 16) * 16
+        self.inverse_rms = folded.new_empty(self.tokens, self.row_stride)
+        self.num_written = self.num_read = 0
+        self.kept: dict[Block, tuple[Tensor, Tensor]] = {}
+        self.gradients = Gradients(self)
+        self.no_gradient = folded.new_zeros(1)
+        self.token: Tensor = _Begin.apply(folded, self.no_gradient, self)  # type: ignore[no-untyped-call]
+
+    def write(self, source: Tensor) -> None:
+        """Append one source [..., d] to the history."""
+        self.token = _Write.apply(source, self.token, self)  # type: ignore[no-untyped-call]
+
+    def read(self) -> Tensor:
+        """What the next site reads: [..., d]."""
+        out, self.token = _Read.apply(self.token, self)  # type: ignore[no-untyped-call]
+        mixed: Tensor = out
+        return mixed
+
+    def store(self, source: Tensor) -> None:
+        """Copy a source into the buffer."""
+        width = self.tiles.D
+        with on_device(source):
+            write_kernel[(self.tokens,)](
+                source.contiguous(),
+                self.sources,
+                self.inverse_rms,
+                self.tokens,
+                self.num_written,
+                self.row_stride,
+                self.eps,
+                D=width,
+                BD=triton.next_power_of_2(width),
+                num_warps=1 if width <= 1024 else 4,
+            )
+        self.num_written += 1
+
+    def mix(self, keep: bool) -> Tensor:
+        """Run the next site's forward, [T, d]; `keep` what its block's backward needs."""
+        site = self.num_read
+        block = self.block_of[site]
+        if site == block.first_site:
+            out = self.sources.new_empty(block.num_sites, self.tokens, self.tiles.D)
+            self.current = (out, self.inverse_rms.new_empty(block.num_sites, self.tokens, self.tiles.H))
+        out, lse = self.current
+        if keep:
+            self.kept[block] = self.current
+        with on_device(out):
+            if site == block.first_site and block.num_old:
+                self.run_partial(block, out, lse)
+            else:
+                self.run_merge(site, block, out, lse)
+        self.num_read += 1
+        return out[site - block.first_site]
+
+    def run_partial(self, block: Block, out: Tensor, lse: Tensor) -> None:
+        launch = self.launch
+        programs = triton.cdiv(self.tokens, launch.partial_tokens) * self.tiles.H
+        partial_kernel[(programs,)](
+            self.sources,
+            *self.descriptors(self.sources, block.num_old),
+            self.queries,
+            self.inverse_rms,
+            out,
+            lse,
+            self.tokens,
+            block.first_site,
+            block.num_sites,
+            block.num_old,
+            self.row_stride,
+            **self.tiles._asdict(),
+            SP=SITES_PADDED,
+            CHUNK=launch.chunk,
+            TOKENS=launch.partial_tokens,
+            STAGES=launch.partial_stages,
+            DOT=dot_dtype(out.dtype),
+            TMA=launch.tma,
+            num_warps=launch.block_warps,
+        )
+
+    def run_merge(self, site: int, block: Block, out: Tensor, lse: Tensor) -> None:
+        merge_kernel[(self.tokens,)](
+            self.sources,
+            self.queries,
+            self.inverse_rms,
+            out,
+            lse,
+            self.tokens,
+            site,
+            site - block.first_site,
+            block.num_old,
+            self.row_stride,
+            **self.tiles._asdict(),
+            HAS_PARTIAL=block.num_old > 0,
+            STAGES=self.launch.merge_stages,
+            num_warps=self.launch.merge_warps,
+        )
+
+    def descriptors(
+        self, buffer: Tensor, num_sources: int
+    ) -> tuple[TensorDescriptor | None, TensorDescriptor | None]:
+        """Tensor maps of the two tiles of a head, over the first sources of a buffer [N, T, d]."""
+        if not self.launch.tma or num_sources == 0:
+            return None, None
+        rows = buffer.view(len(buffer), -1)[:num_sources]
+        main, rest = (
+            TensorDescriptor.from_tensor(rows, [self.launch.chunk, width]) if width else None
+            for width in (self.tiles.DA, self.tiles.DB)
+        )
+        return main, rest
+
+
+class _Begin(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, folded: Tensor, token: Tensor, state: TwoPhase) -> Tensor:
+        ctx.state = state
+        return token.view_as(token)
+
+    @staticmethod
+    def backward(ctx: Any, token: Tensor) -> tuple[Tensor, None, None]:
+        return ctx.state.gradients.of_queries(), None, None
+
+
+class _Write(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, source: Tensor, token: Tensor, state: TwoPhase) -> Tensor:
+        ctx.state, ctx.source = state, state.num_written
+        ctx.set_materialize_grads(False)
+        state.store(source)
+        return token.view_as(token)
+
+    @staticmethod
+    def backward(ctx: Any, token: Tensor) -> tuple[Tensor, Tensor, None]:
+        return ctx.state.gradients.of_source(ctx.source), ctx.state.no_gradient, None
+
+
+class _Read(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, token: Tensor, state: TwoPhase) -> tuple[Tensor, Tensor]:
+        ctx.state, ctx.site = state, state.num_read
+        ctx.set_materialize_grads(False)
+        out = state.mix(keep=ctx.needs_input_grad[0]).view(state.shape)
+        ctx.save_for_backward(out)
+        return out, token.view_as(token)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, token: Tensor | None) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "depth routing has first derivatives only: differentiate it without create_graph"
+            )
+        (out,) = ctx.saved_tensors  # raises if the model changed what it read in place
+        state: TwoPhase = ctx.state
+        state.gradients.take(ctx.site, torch.zeros_like(out) if grad is None else grad)
+        return state.no_gradient, None

@@ -1,0 +1,267 @@
+import copy
+import re
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from headcount.kernels import DepthHistory, route, route_by_definition
+from headcount.kernels.choice import choose
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+WIDTH, HEADS, NUM_SITES = 32, 2, 5
+
+
+class Sublayer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(WIDTH)
+        self.mix = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.mix(self.norm(x)))
+
+
+class Model(nn.Module):
+    """The smallest model with depth routing: tokens to a loss."""
+
+    def __init__(self, implementation: str, block_size: int | None = None) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Embedding(11, WIDTH)
+        self.sublayers = nn.ModuleList(Sublayer() for _ in range(NUM_SITES - 1))
+        self.queries = nn.Parameter(torch.randn(NUM_SITES, WIDTH))
+        self.key_weights = nn.Parameter(torch.ones(NUM_SITES, WIDTH))
+        self.implementation, self.block_size = implementation, block_size
+        self.to(DEVICE)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        history = DepthHistory(
+            self.queries,
+            self.key_weights,
+            HEADS,
+            implementation=self.implementation,
+            block_size=self.block_size,
+        )
+        history.write(self.embedding(tokens))
+        for sublayer in self.sublayers:
+            history.write(sublayer(history.read()))
+        return history.finish().square().mean()
+
+    def gradients(self) -> dict[str, Tensor]:
+        return {name: parameter.grad for name, parameter in self.named_parameters()}
+
+
+TOKENS = torch.tensor([[3, 1, 4]], device=DEVICE)
+
+
+def trained_once(model: Model, *batches: Tensor) -> dict[str, Tensor]:
+    for tokens in batches or (TOKENS,):
+        model(tokens).backward()
+    return model.gradients()
+
+
+def assert_close(ours: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    torch.testing.assert_close(ours, expected, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("implementation", ["fused", "two_phase"])
+def test_a_model_trains_the_same_through_every_implementation(implementation):
+    assert_close(trained_once(Model(implementation)), trained_once(Model("reference")))
+
+
+def test_gradients_accumulate_over_micro_batches():
+    other = torch.tensor([[1, 5, 9]], device=DEVICE)
+    assert_close(
+        trained_once(Model("two_phase"), TOKENS, other), trained_once(Model("reference"), TOKENS, other)
+    )
+
+
+def test_models_in_one_process_do_not_meet():
+    """Two forwards, then the backwards in the order of the forwards."""
+    first, second = Model("two_phase"), Model("two_phase")
+    losses = [first(TOKENS), second(TOKENS.flip(1))]
+    for loss in losses:
+        loss.backward()
+    assert_close(first.gradients(), trained_once(Model("reference"), TOKENS))
+    assert_close(second.gradients(), trained_once(Model("reference"), TOKENS.flip(1)))
+
+
+@pytest.mark.parametrize("frozen", ["queries", "embedding.weight"])
+def test_frozen_parameters_leave_the_other_gradients_alone(frozen):
+    model, reference = Model("two_phase"), Model("reference")
+    for each in (model, reference):
+        each.get_parameter(frozen).requires_grad_(False)
+    assert_close(trained_once(model), trained_once(reference))
+
+
+def test_checkpointed_sublayers_train_the_same():
+    class Checkpointed(Sublayer):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
+
+    model = Model("two_phase")
+    for index, sublayer in enumerate(model.sublayers):
+        model.sublayers[index] = Checkpointed().to(DEVICE)
+        model.sublayers[index].load_state_dict(sublayer.state_dict())
+    assert_close(trained_once(model), trained_once(Model("reference")))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("implementation", ["fused", "two_phase"])
+def test_without_gradients_nothing_is_kept(mode, implementation):
+    with mode():
+        history = DepthHistory(*routing_parameters(2), HEADS, implementation=implementation)
+        source = torch.randn(3, WIDTH, device=DEVICE)
+        history.write(source)
+        torch.testing.assert_close(history.read(), source)
+        history.write(source)
+        torch.testing.assert_close(history.finish(), source)
+    if history.whole_model is not None:
+        assert history.whole_model.kept == {}
+
+
+def routing_parameters(num_sites: int) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(num_sites)
+    queries = torch.randn(num_sites, WIDTH, device=DEVICE).requires_grad_()
+    return queries, torch.ones(num_sites, WIDTH, device=DEVICE).requires_grad_()
+
+
+@pytest.mark.parametrize("block_size", [1, 2, 3, 8])
+def test_block_routing_reads_the_embedding_finished_blocks_and_the_sum_so_far(block_size):
+    queries, key_weights = routing_parameters(6)
+    outputs = [torch.randn(2, WIDTH, device=DEVICE) for _ in range(6)]
+    history = DepthHistory(queries, key_weights, HEADS, block_size=block_size, implementation="reference")
+    for site, output in enumerate(outputs):
+        history.write(output)
+        blocks = [outputs[1 : site + 1][i : i + block_size] for i in range(0, site, block_size)]
+        sources = [outputs[0], *(torch.stack(block).sum(0) for block in blocks)]
+        expected = route_by_definition(sources, queries[site], key_weights[site], HEADS)
+        torch.testing.assert_close(history.read(), expected)
+
+
+def test_blocks_of_one_sublayer_are_full_routing():
+    assert_close(trained_once(Model("fused", block_size=1)), trained_once(Model("reference")))
+
+
+def test_logits_are_scaled():
+    queries, key_weights = routing_parameters(2)
+    history = DepthHistory(queries, key_weights, HEADS, logit_scale=0.25)
+    sources = [torch.randn(3, WIDTH, device=DEVICE) for _ in range(2)]
+    for source in sources:
+        history.write(source)
+        mixed = history.read()
+    torch.testing.assert_close(mixed, route(sources, queries[1] * 0.25, key_weights[1], HEADS))
+
+
+def test_a_second_backward_is_refused_by_two_phase_and_right_with_fused():
+    loss = Model("two_phase")(TOKENS)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="runs its backward once"):
+        loss.backward()
+    model = Model("fused")
+    loss = model(TOKENS)
+    loss.backward(retain_graph=True)
+    once = copy.deepcopy(model.gradients())
+    loss.backward()
+    assert_close(model.gradients(), {name: 2 * gradient for name, gradient in once.items()})
+
+
+def test_a_partial_backward_is_refused():
+    history = DepthHistory(*routing_parameters(3), HEADS, implementation="two_phase")
+    reads = []
+    for _ in range(3):
+        history.write(torch.randn(2, WIDTH, device=DEVICE))
+        reads.append(history.read())
+    with pytest.raises(RuntimeError, match="gradient of site 0 where it expected site 2"):
+        reads[0].sum().backward()
+
+
+def test_a_read_changed_in_place_is_noticed():
+    history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
+    history.write(torch.randn(2, WIDTH, device=DEVICE))
+    read = history.finish()
+    loss = read.sum()
+    with torch.no_grad():
+        read.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_second_derivative_is_refused():
+    model = Model("two_phase")
+    with pytest.raises(RuntimeError, match="without create_graph"):
+        torch.autograd.grad(model(TOKENS), [model.queries], create_graph=True)
+
+
+def test_calls_out_of_turn_are_refused():
+    source = torch.ones(2, WIDTH, device=DEVICE)
+    history = DepthHistory(*routing_parameters(2), HEADS)
+    with pytest.raises(RuntimeError, match="read out of turn: 0 sources and 0 reads"):
+        history.read()
+    history.write(source)
+    with pytest.raises(RuntimeError, match="write out of turn: 1 sources and 0 reads"):
+        history.write(source)
+    with pytest.raises(RuntimeError, match="finish after 1 sources, but the model has 2 sites"):
+        history.finish()
+    history.read()
+    history.write(source)
+    history.finish()
+    with pytest.raises(RuntimeError, match="write out of turn: 2 sources and 2 reads of 2 sites"):
+        history.write(source)
+
+
+QUERIES = torch.ones(2, 6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"queries": torch.ones(6)}, "queries must be floating point of shape [sites, d], got [6]"),
+        (
+            {"key_weights": torch.ones(3, 6)},
+            "key_weights must be floating point of shape [2, 6] like queries, got [3, 6]",
+        ),
+        ({"heads": 4}, "heads must divide the width 6, got 4"),
+        ({"block_size": 0}, "block_size must be at least 1 sublayer, got 0"),
+        ({"implementation": "two-phase"}, "implementation 'two-phase' is unknown: did you mean 'two_phase'?"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(arguments, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        DepthHistory(**{"queries": QUERIES, "key_weights": QUERIES, "heads": 2, **arguments})
+
+
+def test_bad_sources_are_refused():
+    with pytest.raises(
+        ValueError, match=re.escape("source must be floating point of shape [..., 6] like queries")
+    ):
+        DepthHistory(QUERIES, QUERIES, 2).write(torch.ones(3, 5))
+    with pytest.raises(ValueError, match="queries is on cpu but the source is on meta"):
+        DepthHistory(QUERIES, QUERIES, 2).write(torch.ones(3, 6, device="meta"))
+    history = DepthHistory(QUERIES, QUERIES, 2)
+    history.write(torch.ones(3, 6))
+    history.read()
+    with pytest.raises(
+        ValueError, match=re.escape("source is torch.float16 [3, 6] on cpu, but the first was")
+    ):
+        history.write(torch.ones(3, 6).half())
+
+
+def test_the_choice_is_told_with_its_reason(monkeypatch):
+    source = torch.ones(2, 6)
+    assert choose("auto", source, one_site=False).implementation == "reference"
+    with pytest.raises(ValueError, match="'two_phase' cannot run: two_phase serves a whole model"):
+        choose("two_phase", source, one_site=True)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert choose("auto", source, one_site=False).reason == "the kernels need CUDA and the sources are on cpu"
+    with pytest.raises(
+        ValueError, match="'fused' cannot run: the kernels need CUDA and the sources are on cpu"
+    ):
+        choose("fused", source, one_site=False)
+
+
+def test_two_phase_tells_its_launch_parameters():
+    history = DepthHistory(*routing_parameters(2), HEADS, implementation="two_phase")
+    history.write(torch.ones(2, WIDTH, device=DEVICE))
+    assert history.choice.launch["block_sites"] == 8
