@@ -35,6 +35,7 @@ class Cluster:
             os.environ.update(running.environment())
             ray_address = running.address
         else:
+            _check_reachable(ray_address)
             os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         import ray
 
@@ -59,10 +60,8 @@ class Cluster:
             return
         self._checked = time.monotonic()
         host, _, port = self.address.rpartition(":")
-        for _ in range(3):
-            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=2):
-                return
-        raise ClusterLost(f"Ray at {self.address} does not answer")
+        if not any(_answers(host, port) for _ in range(3)):
+            raise ClusterLost(f"Ray at {self.address} does not answer")
 
     def size(self) -> tuple[int, bool]:
         """How many slots the cluster can hold, and whether they hold a GPU each."""
@@ -124,6 +123,21 @@ class Cluster:
         if self._hold is not None:
             self._hold.close()
             local_ray.stop(self.settings.home)
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for minutes. Raises `UserError`."""
+    if "://" in address:
+        raise UserError(f"cannot use Ray at {address}: run on one of its nodes, and give HOST:PORT or 'auto'")
+    host, separator, port = address.rpartition(":")
+    if separator and not _answers(host, port):
+        raise UserError(f"cannot reach Ray at {address}: nothing answers there")
+
+
+def _answers(host: str, port: str) -> bool:
+    with contextlib.suppress(OSError, ValueError), socket.create_connection((host, int(port)), timeout=5):
+        return True
+    return False
 
 
 def _namespace(settings: Settings) -> str:

@@ -29,7 +29,7 @@ OBJECT_STORE_BYTES = 100 * 2**20
 """Ray's least is 75 MiB; slots keep nothing there."""
 
 
-def keep(home: Path) -> None:
+def keep(home: Path, idle_seconds: float = IDLE_SECONDS) -> None:
     """Run Ray until it is idle, told to end, or broken; then leave nothing of it behind."""
     folder = tempfile.mkdtemp(prefix="headcount-ray-")
     token = secrets.token_hex(16)
@@ -40,7 +40,7 @@ def keep(home: Path) -> None:
         address = _wait_for_address(ray, Path(folder))
         record = LocalRay(address, token, folder, os.getpid())
         write_record(home, record)
-        _watch(ray, home, record)
+        _watch(ray, home, record, idle_seconds)
     finally:
         ray.terminate()
         try:
@@ -78,10 +78,10 @@ def _wait_for_address(ray: "subprocess.Popen[bytes]", folder: Path) -> str:
     return file.read_text().strip()
 
 
-def _watch(ray: "subprocess.Popen[bytes]", home: Path, record: LocalRay) -> None:
+def _watch(ray: "subprocess.Popen[bytes]", home: Path, record: LocalRay, idle_seconds: float) -> None:
     """Return when Ray should end. With `--block`, Ray's own command ends when a part of it has died."""
     used = time.monotonic()
-    while ray.poll() is None and time.monotonic() - used < IDLE_SECONDS and read_record(home) == record:
+    while ray.poll() is None and time.monotonic() - used < idle_seconds and read_record(home) == record:
         if not unused(home):
             used = time.monotonic()
         time.sleep(1)

@@ -18,12 +18,11 @@ name: small
 job:
   model: {{scale: nano, residual: mhar}}
   data: {{text: {text}}}
-  train: {{steps: {steps}, eval_every: 10, eval_windows: 4}}
+  train: {{steps: {steps}, eval_every: 5, eval_windows: 4}}
 axes:
-  model.routing_heads: [2]
-seeds: [0, 1]
+  model.routing_heads: [1, 2]
 """
-"""A treatment and its control at two seeds: four jobs."""
+"""Two treatments and their control: three jobs."""
 
 
 class Home:
