@@ -1,0 +1,121 @@
+"""Keyboard, theme, address and exports."""
+
+import re
+from pathlib import Path
+
+import pytest
+from browser_service import OpenPage, Service
+from playwright.sync_api import Page, expect
+
+SWEEP = "/sweeps/in-flight?y=delta&train.peak_lr=1e-3"
+
+
+def focused(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
+
+
+def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: Service) -> None:
+    page = open_page(service.url + SWEEP)
+    reached = []
+    for _ in range(14):
+        page.keyboard.press("Tab")
+        reached.append(focused(page))
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", reached[-1]
+    assert reached == [
+        "Skip to the content",
+        "Headcount",
+        "Sweeps",
+        "API",
+        "Live updates: live",
+        "Theme: system",
+        "Sweeps",
+        "Delta",
+        "Loss",
+        "5e-41e-3",
+        "Delta to the control by routing heads H as SVG",
+        "Delta to the control by routing heads H as PNG",
+        "Delta to the control by routing heads H: all numbers as CSV",
+        "Data table of Delta to the control by routing heads H",
+    ]
+
+
+def test_the_skip_link_leads_to_the_content(open_page: OpenPage, service: Service) -> None:
+    page = open_page(service.url + SWEEP)
+    page.keyboard.press("Tab")
+    assert page.locator(".skip").bounding_box()["y"] >= 0  # type: ignore[index]
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+
+
+def test_the_chosen_theme_persists_over_pages_and_figures(open_page: OpenPage, service: Service) -> None:
+    page = open_page(service.url + SWEEP)
+    line = page.locator("#heads-delta .scatterlayer path.point").first
+    assert "rgb(0, 114, 178)" in (line.get_attribute("style") or "")
+    button = page.locator("[data-theme-button]")
+    button.click()
+    button.click()
+    expect(page.locator("#heads-delta")).to_have_attribute("data-drawn", "dark")
+    assert "rgb(86, 180, 233)" in (line.get_attribute("style") or "")
+    page.get_by_role("link", name="Loss", exact=True).click()
+    expect(page.locator("#heads-loss")).to_have_attribute("data-drawn", "dark")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(18, 21, 25)"
+    page.locator("[data-theme-button]").click()
+    assert page.locator("[data-theme-name]").inner_text() == "system"
+    expect(page.locator("#heads-loss")).to_have_attribute("data-drawn", "light")
+
+
+def test_the_address_is_the_whole_view(open_page: OpenPage, service: Service) -> None:
+    page = open_page(service.url + "/sweeps/in-flight")
+    assert page.url.endswith("?y=delta&train.peak_lr=5e-4")
+    page.get_by_label("Peak learning rate").select_option("1e-3")
+    page.wait_for_url("**?y=delta&train.peak_lr=1e-3")
+    page.get_by_role("link", name="Loss", exact=True).click()
+    page.wait_for_url("**?y=loss&train.peak_lr=1e-3")
+    caption = page.locator("figcaption").first.inner_text()
+    page.reload()
+    assert page.locator("figcaption").first.inner_text() == caption
+    page.go_back()
+    page.wait_for_url("**?y=delta&train.peak_lr=1e-3")
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_a_figure_is_exported_in_the_light_colours(
+    open_page: OpenPage, service: Service, tmp_path: Path, form: str
+) -> None:
+    page = open_page(service.url + "/sweeps/head-count?y=delta", theme="dark")
+    with page.expect_download() as download:
+        page.locator(f"[data-export={form}][data-plot=heads-delta]").click()
+    assert download.value.suggested_filename == f"head-count-heads-delta.{form}"
+    file = tmp_path / "figure"
+    download.value.save_as(file)
+    content = file.read_bytes()
+    if form == "png":
+        assert content.startswith(b"\x89PNG")
+        assert int.from_bytes(content[16:20]) == 1920
+    else:
+        drawn = content.decode()
+        assert "rgb(0, 114, 178)" in drawn
+        assert "KV 4" in drawn.replace("\u00a0", " ")
+        assert not re.search(r"(?:href|src)=.http", drawn)
+
+
+def test_times_are_in_the_viewers_zone(open_page: OpenPage, service: Service) -> None:
+    page = open_page(service.url + SWEEP, timezone_id="Asia/Tokyo", locale="en-GB")
+    time = page.locator("main time").first
+    assert time.get_attribute("datetime") == "2026-03-01T12:00:00Z"
+    assert time.inner_text() == "1 Mar 2026, 21:00"
+    assert "21:00:00" in (time.get_attribute("title") or "")
+
+
+def test_the_watch_sees_what_a_page_must_not_do(
+    open_page: OpenPage, service: Service, request: pytest.FixtureRequest
+) -> None:
+    page = open_page(service.url)
+    page.evaluate(
+        "document.head.append(Object.assign(document.createElement('style'), {textContent: 'a{}'}))"
+    )
+    page.wait_for_timeout(100)
+    faults = request.getfixturevalue("faults")
+    assert any("policy violation: style-src-elem inline" in fault for fault in faults)
+    faults.clear()
