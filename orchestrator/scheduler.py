@@ -97,6 +97,10 @@ class Scheduler:
             self._listen()
         for seat in self._busy():
             self._lose(seat, "preempted", "did not stop in time")
+        self.dismiss_all()
+
+    def dismiss_all(self) -> None:
+        """Let all slots go at once; what they ran is settled as lost by the next scheduler."""
         for seat in list(self.seats.values()):
             self._dismiss(seat)
 

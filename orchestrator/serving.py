@@ -10,6 +10,7 @@ from types import FrameType
 from headcount.orchestrator.lease import Lease, LeaseLost
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
+from headcount.trainer.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,10 @@ def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
     except LeaseLost:
         log.warning("another scheduler has taken over")
         return 1
+    except UserError:
+        scheduler.dismiss_all()
+        cluster.close()
+        raise
     if orphaned.is_set():
         log.info("the command that this scheduler served has ended; slots go on")
         lease.release()

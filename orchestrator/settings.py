@@ -55,7 +55,7 @@ def _with_driver(url: str) -> str:
         return f"postgresql+psycopg://{rest}"
     if not separator or scheme not in ("sqlite", "postgresql+psycopg"):
         raise UserError(
-            f"HEADCOUNT_DATABASE_URL={url.partition('@')[0]}: expected sqlite:///PATH or "
+            f"HEADCOUNT_DATABASE_URL begins with {scheme[:20]!r}; expected sqlite:///PATH or "
             "postgresql://USER:PASSWORD@HOST/DATABASE"
         )
     return url
