@@ -1,13 +1,19 @@
 """The depth history of a model's forward pass: sources are written, sites read them."""
 
 import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from headcount.kernels.choice import Choice, check_name, choose
 from headcount.kernels.definition import check_heads
 from headcount.kernels.reference import route_reference
 from headcount.kernels.routing import fold
+
+if TYPE_CHECKING:
+    from headcount.kernels.two_phase import TwoPhase
 
 
 class DepthHistory:
@@ -28,8 +34,8 @@ class DepthHistory:
 
     def __init__(
         self,
-        queries: Tensor,
-        key_weights: Tensor,
+        queries: Tensor | Sequence[Tensor],
+        key_weights: Tensor | Sequence[Tensor],
         heads: int,
         *,
         eps: float = 1e-6,
@@ -37,8 +43,8 @@ class DepthHistory:
         block_size: int | None = None,
         implementation: str = "auto",
     ) -> None:
-        """queries, key_weights: [N, d], one row a site, in any float dtype. heads, eps, logit_scale: as
-        in `route`.
+        """queries, key_weights: [N, d], or N vectors [d], one a site, in any float dtype. heads, eps,
+        logit_scale: as in `route`.
 
         block_size: None for full routing. Otherwise the sublayers in a block whose outputs are summed
         into one
@@ -48,25 +54,33 @@ class DepthHistory:
 
         Raises ValueError naming the argument that does not fit.
         """
-        if queries.dim() != 2 or not queries.is_floating_point():
-            raise ValueError(f"queries must be floating point of shape [sites, d], got {list(queries.shape)}")
-        if key_weights.shape != queries.shape or not key_weights.is_floating_point():
+        shape = _shape_of("queries", queries)
+        weights_shape = _shape_of("key_weights", key_weights)
+        if weights_shape != shape:
             raise ValueError(
-                f"key_weights must be floating point of shape {list(queries.shape)} like queries, got "
-                f"{list(key_weights.shape)}"
+                f"key_weights is of shape {list(weights_shape)} but queries of {list(shape)}: every site needs "
+                "one of each"
             )
-        check_heads(heads, queries.shape[1])
+        check_heads(heads, shape[1])
         if block_size is not None and block_size < 1:
             raise ValueError(f"block_size must be at least 1 sublayer, got {block_size}")
         check_name(implementation)
         self.queries, self.key_weights, self.heads = queries, key_weights, heads
         self.eps, self.logit_scale, self.block_size = eps, logit_scale, block_size
         self.implementation = implementation
-        self.num_sites = len(queries)
+        self.num_sites, self.width = shape
         self.num_written = self.num_read = 0
-        self.sources: list[Tensor] = []
+        self._sources: list[Tensor] = []
+        self.whole_model: TwoPhase | None = None
         self.summed = 0
         self.choice: Choice | None = None
+
+    @property
+    def sources(self) -> list[Tensor]:
+        """What the next site would read over, oldest first; without gradients where two_phase holds them."""
+        if self.whole_model is None:
+            return list(self._sources)
+        return [row.view(self.kind[0]) for row in self.whole_model.sources[: self.num_written]]
 
     def write(self, source: Tensor) -> None:
         """Append a source [..., d]: first the embedding, then each sublayer's output.
@@ -89,12 +103,12 @@ class DepthHistory:
         if self.whole_model is not None:
             self.whole_model.write(source)
         elif self.block_size is None or self.num_written == 0:
-            self.sources.append(source)
+            self._sources.append(source)
         elif self.summed % self.block_size == 0:
-            self.sources.append(source)
+            self._sources.append(source)
             self.summed = 1
         else:
-            self.sources[-1] = self.sources[-1] + source
+            self._sources[-1] = self._sources[-1] + source
             self.summed += 1
         self.num_written += 1
 
@@ -112,7 +126,7 @@ class DepthHistory:
         self.num_read += 1
         if self.whole_model is not None:
             return self.whole_model.read()
-        return self.read_one(self.sources, self.folded[site], self.heads, self.eps)
+        return self.read_one(self._sources, self.folded[site], self.heads, self.eps)
 
     def finish(self) -> Tensor:
         """What the last site reads, before the final norm and the head.
@@ -126,27 +140,49 @@ class DepthHistory:
         return self.read()
 
     def _begin(self, source: Tensor) -> None:
-        width = self.queries.shape[1]
+        width = self.width
         if source.dim() == 0 or source.shape[-1] != width or not source.is_floating_point():
             raise ValueError(
                 f"source must be floating point of shape [..., {width}] like queries, got {source.dtype} "
                 f"{list(source.shape)}"
             )
-        for name, parameter in (("queries", self.queries), ("key_weights", self.key_weights)):
-            if parameter.device != source.device:
-                raise ValueError(f"{name} is on {parameter.device} but the source is on {source.device}")
+        for name, parameters in (("queries", self.queries), ("key_weights", self.key_weights)):
+            if parameters[0].device != source.device:
+                raise ValueError(f"{name} is on {parameters[0].device} but the source is on {source.device}")
         self.kind = (source.shape, source.dtype, source.device)
-        folded = fold(self.queries, self.key_weights, self.logit_scale, source)
         self.choice = choose(self.implementation, source, one_site=self.block_size is not None)
-        self.whole_model = None
-        self.read_one = route_reference
-        self.folded = folded.unbind(0)
+        if self.choice.implementation == "reference":
+            pairs = zip(_rows(self.queries), _rows(self.key_weights), strict=True)
+            self.folded = [fold(query, weight, self.logit_scale, source) for query, weight in pairs]
+            self.read_one = route_reference
+            return
+        folded = fold(_matrix(self.queries), _matrix(self.key_weights), self.logit_scale, source)
         if self.choice.implementation == "fused":
             from headcount.kernels.fused import route_fused
 
+            self.folded = list(folded.unbind(0))
             self.read_one = route_fused
-        elif self.choice.implementation == "two_phase":
+        else:
             from headcount.kernels.two_phase import TwoPhase
 
             self.whole_model = TwoPhase(folded, source, self.heads, self.eps)
             self.choice = dataclasses.replace(self.choice, launch=dataclasses.asdict(self.whole_model.launch))
+
+
+def _shape_of(name: str, vectors: Tensor | Sequence[Tensor]) -> tuple[int, int]:
+    """(sites, d) of one vector a site, or ValueError."""
+    rows = _rows(vectors)
+    if not rows or any(
+        row.dim() != 1 or row.shape != rows[0].shape or not row.is_floating_point() for row in rows
+    ):
+        found = list(vectors.shape) if isinstance(vectors, Tensor) else [list(row.shape) for row in rows]
+        raise ValueError(f"{name} must be floating point, one vector [d] for each site, got shape {found}")
+    return len(rows), len(rows[0])
+
+
+def _rows(vectors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return vectors.unbind(0) if isinstance(vectors, Tensor) else vectors
+
+
+def _matrix(vectors: Tensor | Sequence[Tensor]) -> Tensor:
+    return vectors if isinstance(vectors, Tensor) else torch.stack(tuple(vectors))

@@ -121,6 +121,9 @@ def test_without_gradients_nothing_is_kept(mode, implementation):
         assert history.whole_model.kept == {}
 
 
+SOURCES = [torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(n)).to(DEVICE) for n in range(2)]
+
+
 def routing_parameters(num_sites: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(num_sites)
     queries = torch.randn(num_sites, WIDTH, device=DEVICE).requires_grad_()
@@ -140,8 +143,33 @@ def test_block_routing_reads_the_embedding_finished_blocks_and_the_sum_so_far(bl
         torch.testing.assert_close(history.read(), expected)
 
 
+@pytest.mark.parametrize("implementation", ["reference", "two_phase"])
+def test_sources_are_what_the_next_site_would_read_over(implementation):
+    history = DepthHistory(*routing_parameters(3), HEADS, implementation=implementation)
+    written = [torch.randn(2, 3, WIDTH, device=DEVICE) for _ in range(2)]
+    assert history.sources == []
+    history.write(written[0])
+    history.read()
+    history.write(written[1])
+    assert all(torch.equal(a, b) for a, b in zip(history.sources, written, strict=True))
+
+
 def test_blocks_of_one_sublayer_are_full_routing():
     assert_close(trained_once(Model("fused", block_size=1)), trained_once(Model("reference")))
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused", "two_phase"])
+def test_queries_may_be_a_list_of_vectors(implementation):
+    queries, key_weights = routing_parameters(2)
+    results = []
+    for vectors in ((queries, key_weights), (list(queries.unbind(0)), list(key_weights.unbind(0)))):
+        history = DepthHistory(*vectors, HEADS, implementation=implementation)
+        history.write(SOURCES[0])
+        history.read()
+        history.write(SOURCES[1])
+        results.append(torch.autograd.grad(history.finish().sum(), [queries, key_weights]))
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b)
 
 
 def test_logits_are_scaled():
@@ -217,10 +245,14 @@ QUERIES = torch.ones(2, 6)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"queries": torch.ones(6)}, "queries must be floating point of shape [sites, d], got [6]"),
+        (
+            {"queries": torch.ones(6)},
+            "queries must be floating point, one vector [d] for each site, got shape [6]",
+        ),
+        ({"queries": []}, "queries must be floating point, one vector [d] for each site, got shape []"),
         (
             {"key_weights": torch.ones(3, 6)},
-            "key_weights must be floating point of shape [2, 6] like queries, got [3, 6]",
+            "key_weights is of shape [3, 6] but queries of [2, 6]",
         ),
         ({"heads": 4}, "heads must divide the width 6, got 4"),
         ({"block_size": 0}, "block_size must be at least 1 sublayer, got 0"),

@@ -12,9 +12,10 @@ computes the same up to the norms' eps.
 
 from torch import Tensor
 
+from headcount.kernels import DepthHistory
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
-from headcount.trainer.residuals.routed import Blocks, RoutedStream
+from headcount.trainer.residuals.routed import RoutedStream
 
 READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form")
 DIAGNOSTICS = ("weights",)
@@ -53,16 +54,27 @@ class Stream(RoutedStream):
         self.block_size = config.block_size
 
     def begin(self, embedding: Tensor) -> State:
-        return Blocks(self.block_size, [embedding])
+        history = DepthHistory(
+            [self._scaled_query(site) for site in range(len(self.queries))],
+            list(self.key_weights),
+            self.heads,
+            eps=self.eps,
+            logit_scale=self.logit_scale,
+            block_size=None if self.block_size == 1 else self.block_size,
+        )
+        history.write(embedding)
+        return history
 
     def read(self, state: State, site: int) -> Tensor:
-        return self.route(state.sources(), site)
+        x: Tensor = state.read()
+        return x
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        state.add(site, output)
+        state.write(output)
 
     def finish(self, state: State) -> Tensor:
-        return self.read(state, len(self.queries) - 1)
+        x: Tensor = state.finish()
+        return x
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
-        return {"weights": self.weights(state.sources(), site)}
+        return {"weights": self.weights(state.sources, site)}
