@@ -12,8 +12,8 @@ import argparse
 import dataclasses
 import importlib.util
 import json
-import sys
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import torch
@@ -170,7 +170,7 @@ COLUMNS = (
 )
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m headcount.kernels.bench", description="Time depth routing."
     )
@@ -180,9 +180,12 @@ def main() -> None:
     )
     parser.add_argument("--tune", action="store_true", help="propose launch parameters instead")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
-        sys.exit("the benchmark needs a CUDA device and found none")
+        parser.error("the benchmark needs a CUDA device and found none")
+    warnings.filterwarnings(
+        "ignore", message="The AccumulateGrad node's stream"
+    )  # captures use a stream of their own
     bandwidth = copy_bandwidth()
     if options.tune:
         for name in options.shapes:

@@ -43,8 +43,8 @@ class DepthHistory:
         block_size: int | None = None,
         implementation: str = "auto",
     ) -> None:
-        """queries, key_weights: [N, d], or N vectors [d], one a site, in any float dtype. heads, eps,
-        logit_scale: as in `route`.
+        """queries, key_weights: [N, d], or N vectors [d], one a site, in any float dtype.
+        heads, eps, logit_scale: as in `route`.
 
         block_size: None for full routing. Otherwise the sublayers in a block whose outputs are summed
         into one

@@ -58,6 +58,7 @@ def test_two_phase_cannot_be_traced_and_says_so():
 
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE == "cpu", reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")
 @pytest.mark.parametrize("implementation", ["fused", "two_phase"])
 def test_a_training_step_replays_from_a_cuda_graph(implementation):
     width, heads, num_sites = 256, 2, 20

@@ -1,0 +1,19 @@
+"""The command `headcount bench`."""
+
+import click
+
+
+@click.group()
+def bench() -> None:
+    """Time the building blocks on this machine."""
+
+
+@bench.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+)
+@click.pass_context
+def routing(context: click.Context) -> None:
+    """Depth routing's kernels (the options of python -m headcount.kernels.bench)."""
+    from headcount.kernels.bench import main
+
+    main(context.args)
