@@ -29,6 +29,10 @@ def postgres() -> Iterator[Callable[[], str]]:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return str(server.get_uri(database=name)).replace("postgresql://", "postgresql+psycopg://")
 
+    with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # nothing here outlives the tests
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
     migrated = new_database("template1")
     open_store(migrated).close()
     yield lambda: new_database("headcount0")

@@ -157,6 +157,8 @@ def test_one_scheduler_serves_two_runs_and_cancelling_ends_both(home: Home, undi
     assert second.returncode == 2
     assert f"another scheduler is at work: process {home.scheduler_process()} on" in second.stderr
     follower = home.start("run", file)
+    assert follower.stdout is not None
+    assert "3 known" in follower.stdout.readline()  # it follows from now on
     cancelled = home.headcount("cancel", "small")
     assert cancelled.returncode == 0
     output, _ = run.communicate(timeout=60)
@@ -195,4 +197,4 @@ def test_a_job_whose_data_is_gone_is_not_trained(home: Home) -> None:
     output, _ = run.communicate(timeout=120)
     assert run.returncode == 3, output
     assert home.rows("SELECT DISTINCT cause FROM attempt") == [("data_differs",)]
-    assert "train.bin has 0 bytes where its manifest states" in output
+    assert "train.bin is missing" in output
