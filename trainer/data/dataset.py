@@ -1,57 +1,31 @@
-"""A prepared data set: its manifest, and its windows of tokens, read from memory-mapped files."""
+"""A prepared data set: its windows of tokens, read from memory-mapped shards."""
 
-import json
-from dataclasses import asdict, dataclass, fields
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from headcount.trainer.data.manifest import Manifest, dataset_folder, read_manifest
 from headcount.trainer.data.order import Indices, evenly_spaced, windows_of_step
-from headcount.trainer.errors import UserError
-
-TRAIN_FILE, VALIDATION_FILE, MANIFEST_FILE = "train.bin", "validation.bin", "manifest.json"
-
-TOKEN_TYPE = np.dtype(np.uint8)
-"""One byte a token: the vocabulary is the 256 bytes."""
+from headcount.trainer.data.shards import Shard, map_shard, unknown_token
 
 Windows = npt.NDArray[np.int64]
 """[windows, context + 1]: the targets are the same windows, one token on."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What a data set is. The fingerprint is of its tokens alone: the same text is the same data set."""
-
-    fingerprint: str
-    name: str
-    vocab_size: int
-    train_tokens: int
-    validation_tokens: int
-    documents: int
-    """After exact duplicates and empty files were dropped."""
-    bytes: int
-    """Of those documents."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> "Manifest":
-        """Raises ValueError unless `text` holds exactly a manifest's fields."""
-        values = json.loads(text)
-        if not isinstance(values, dict) or values.keys() != {f.name for f in fields(cls)}:
-            raise ValueError("not a manifest")
-        return cls(**values)
-
-
 class Dataset:
-    """The tokens of one manifest. Cheap to open; pages are read when a window is."""
+    """The tokens of one manifest. Cheap to open; pages are read when a window is.
+
+    Reading windows raises `UserError` naming the shard where an id is beyond the vocabulary.
+    """
 
     def __init__(self, manifest: Manifest, folder: Path) -> None:
         self.manifest = manifest
-        self._train = np.memmap(folder / TRAIN_FILE, dtype=TOKEN_TYPE, mode="r")
-        self._validation = np.memmap(folder / VALIDATION_FILE, dtype=TOKEN_TYPE, mode="r")
+        self._train = _Side(manifest, manifest.train, folder)
+        self._validation = _Side(manifest, manifest.validation, folder)
 
     def train_windows(self, context: int) -> int:
         """How many windows an epoch has. They lie end to end; the targets reach one token into the next."""
@@ -60,12 +34,12 @@ class Dataset:
     def batch(self, seed: int, step: int, windows: int, context: int) -> Windows:
         """The windows of update `step` (from 0), the same for every model trained at `seed`."""
         chosen = windows_of_step(self.manifest.fingerprint, seed, step, windows, self.train_windows(context))
-        return _cut(self._train, chosen, context)
+        return self._train.windows(chosen, context)
 
     def validation(self, windows: int, context: int) -> Windows:
         """The fixed validation windows, spread over the validation text; all there are where fewer."""
         available = (self.manifest.validation_tokens - 1) // context
-        return _cut(self._validation, evenly_spaced(windows, available), context)
+        return self._validation.windows(evenly_spaced(windows, available), context)
 
 
 def open_dataset(fingerprint: str, home: Path) -> Dataset:
@@ -77,27 +51,33 @@ def open_dataset(fingerprint: str, home: Path) -> Dataset:
     return Dataset(read_manifest(folder), folder)
 
 
-def dataset_folder(fingerprint: str, home: Path) -> Path:
-    return home / "data" / fingerprint
+class _Side:
+    """The shards of one side, end to end: a window may reach from one into the next."""
 
+    def __init__(self, manifest: Manifest, shards: Sequence[Shard], folder: Path) -> None:
+        self._vocab_size = manifest.vocab_size
+        self._paths = [folder / shard.file for shard in shards]
+        self._tokens = [
+            map_shard(path, shard.tokens, manifest.dtype, manifest.header)
+            for path, shard in zip(self._paths, shards, strict=True)
+        ]
+        self._ends = list(accumulate(shard.tokens for shard in shards))
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest in `folder`. Raises `UserError` where it or the tokens it states are missing."""
-    try:
-        manifest = Manifest.from_json((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"no data set in {folder}; prepare it on this machine") from error
-    if manifest.fingerprint != folder.name:
-        raise UserError(f"{folder} holds the data set {manifest.fingerprint}; prepare it again")
-    for name, tokens in ((TRAIN_FILE, manifest.train_tokens), (VALIDATION_FILE, manifest.validation_tokens)):
-        file = folder / name
-        held = file.stat().st_size if file.is_file() else 0
-        if held != tokens * TOKEN_TYPE.itemsize:
-            raise UserError(f"{file} has {held} bytes where its manifest states {tokens}; prepare it again")
-    return manifest
+    def windows(self, indices: Indices, context: int) -> Windows:
+        windows = np.empty((len(indices), context + 1), dtype=np.int64)
+        for window, index in zip(windows, indices.tolist(), strict=True):
+            self._read(index * context, window)
+        return windows
 
-
-def _cut(tokens: npt.NDArray[np.uint8], indices: Indices, context: int) -> Windows:
-    spans = indices[:, None] * context + np.arange(context + 1)
-    windows: Windows = tokens[spans].astype(np.int64)
-    return windows
+    def _read(self, start: int, window: npt.NDArray[np.int64]) -> None:
+        """Fill `window` with the tokens from `start` on."""
+        filled, shard = 0, bisect_right(self._ends, start)
+        while filled < len(window):
+            tokens = self._tokens[shard]
+            offset = start + filled - (self._ends[shard] - len(tokens))
+            part = tokens[offset : offset + len(window) - filled]
+            if part.size and part.max() >= self._vocab_size:
+                raise unknown_token(self._paths[shard], tokens, self._vocab_size)
+            window[filled : filled + len(part)] = part
+            filled += len(part)
+            shard += 1

@@ -28,18 +28,17 @@ class Source:
 
 
 def find_source(config: DataConfig) -> Source:
-    """The files that `config` names, each once. Raises `FieldError` where there are none."""
+    """The files that one of `SOURCES` stands for, each once. Raises `FieldError` where there are none."""
     if config.source == "text":
         return Source("text", _text_files(config.text), _read_text)
-    if config.source == "stdlib":
-        folder = Path(sysconfig.get_path("stdlib"))
-        files = tuple(f for f in _walk(folder, _SKIPPED_FOLDERS) if f.suffix in _SUFFIXES)
-        if not files:
-            raise FieldError(
-                "data.source", f"no Python source in {folder}; set data.text to a text file or folder instead"
-            )
-        return Source("stdlib", files, _read_bytes)
-    raise FieldError("data.source", f"unknown data set {config.source!r}; {nearest(config.source, SOURCES)}")
+    assert config.source == "stdlib"
+    folder = Path(sysconfig.get_path("stdlib"))
+    files = tuple(f for f in _walk(folder, _SKIPPED_FOLDERS) if f.suffix in _SUFFIXES)
+    if not files:
+        raise FieldError(
+            "data.source", f"no Python source in {folder}; set data.text to a text file or folder instead"
+        )
+    return Source("stdlib", files, _read_bytes)
 
 
 def _text_files(entries: tuple[str, ...]) -> tuple[Path, ...]:
