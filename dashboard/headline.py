@@ -50,7 +50,7 @@ def _lowest(best: TableRow, found: CellComparison | None) -> str:
     delta = found.delta if found else None
     if delta is None or delta.mean is None:
         return f" has the lowest loss: {text.number(best.mean)}, {text.plural(best.n, 'seed')}."
-    interval = f" {text.interval(delta.low, delta.high)}" if delta.low is not None else ""
+    interval = f"{text.NO_BREAK}{text.interval(delta.low, delta.high)}" if delta.low is not None else ""
     pairs = f"{delta.n}{text.NO_BREAK}paired{text.NO_BREAK}{'seed' if delta.n == 1 else 'seeds'}"
     return f" has the lowest loss: {text.signed(delta.mean)}{interval} against the control, {pairs}."
 

@@ -10,9 +10,6 @@ from headcount.dashboard import text
 from headcount.dashboard.figures import loss_curve as curves
 from headcount.dashboard.sweep_page import Figure
 
-MOST_POINTS = 1000
-"""Training points on the page; the scheduler stores them thinned."""
-
 
 @dataclass(frozen=True)
 class JobPage:
@@ -33,9 +30,7 @@ class JobPage:
 def job_page(session: Session, job_id: str) -> JobPage:
     """The page of a job. Raises `NotFoundError`."""
     job = job_view(session, job_id)
-    data = curves.loss_curve_data(
-        job, progress(session, job_id, limit=MOST_POINTS), evaluations(session, job_id)
-    )
+    data = curves.loss_curve_data(job, progress(session, job_id), evaluations(session, job_id))
     told = [attempt.environment for attempt in job.attempts if attempt.environment]
     return JobPage(
         job=job,

@@ -182,7 +182,7 @@ def _states(data: GridData) -> list[Any]:
             traces.append(
                 go.Scatter(
                     x=[cell.column for cell in cells],
-                    y=[cell.row for cell in cells],
+                    y=[cell.row - 0.08 for cell in cells],
                     mode="markers+text",
                     marker={
                         "symbol": symbol,

@@ -16,7 +16,7 @@ Measure = Literal["loss", "delta"]
 
 INTERVALS = {
     "loss": "± 1 standard error between seeds",
-    "delta": "95 % t interval, paired by seed",
+    "delta": "95\u00a0%\u00a0t\u00a0interval, paired by seed",
 }
 """What the bars show, by measure."""
 
@@ -134,6 +134,14 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
         vertical = theme.axis("Delta to control, nats", tickformat=".3~f", **zero)
     else:
         vertical = theme.axis("Validation loss, nats (tail mean)", tickformat=".3~f")
+    if not any(line.points for line in data.lines):
+        vertical |= {"showticklabels": False, "showgrid": False, "zeroline": False, "title": {"text": ""}}
+    if any(line.control is not None for line in data.lines):
+        traces.append(
+            go.Scatter(
+                x=[None], y=[None], mode="lines", line={"color": theme.MUTED, "dash": "dot"}, name="control"
+            )
+        )
     ends = [min(data.ticks) - 0.35 * max(step, 0.6), max(data.ticks) + 0.35 * max(step, 0.6)]
     return theme.figure(
         traces,
@@ -145,6 +153,7 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
         ),
         yaxis=vertical,
         hovermode="closest",
+        annotations=[] if any(line.points for line in data.lines) else [theme.NO_RESULT],
     )
 
 

@@ -42,6 +42,17 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 CELLS = tuple(reversed(sequential.Cividis))
 """The scale of cells, lowest loss first: the best is the brightest."""
 
+NO_RESULT = {
+    "text": "No result yet",
+    "xref": "paper",
+    "yref": "paper",
+    "x": 0.5,
+    "y": 0.5,
+    "showarrow": False,
+    "font": {"color": MUTED, "size": 15},
+}
+"""What stands where there is nothing to draw."""
+
 FONT = "Inter, system-ui, -apple-system, Segoe UI, Liberation Sans, sans-serif"
 CONFIG = {
     "displayModeBar": False,
@@ -55,19 +66,18 @@ CONFIG = {
 
 def figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
     """The figure's JSON in the shared layout; `layout` adds to it, or overrides it."""
-    made = go.Figure(list(traces))
-    made.update_layout(
-        template=None,
-        font={"family": FONT, "size": 13, "color": MUTED},
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        margin={"l": 62, "r": 16, "t": 36, "b": 52},
-        hoverlabel={
+    shared = {
+        "template": None,
+        "font": {"family": FONT, "size": 13, "color": MUTED},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 62, "r": 16, "t": 36, "b": 52},
+        "hoverlabel": {
             "bgcolor": INK,
             "bordercolor": INK,
             "font": {"family": FONT, "size": 13, "color": SURFACE},
         },
-        legend={
+        "legend": {
             "orientation": "h",
             "x": 0,
             "xanchor": "left",
@@ -76,12 +86,11 @@ def figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
             "font": {"color": INK},
             "bgcolor": "rgba(0,0,0,0)",
         },
-        xaxis=axis(),
-        yaxis=axis(),
         # a constant: an update keeps what the viewer zoomed, panned and hid
-        uirevision="kept",
-    )
-    made.update_layout(**layout)
+        "uirevision": "kept",
+    }
+    made = go.Figure(list(traces))
+    made.update_layout(shared | layout)
     drawn: dict[str, Any] = made.to_plotly_json()
     return drawn
 

@@ -25,16 +25,25 @@ function inColours(value, twins) {
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, inColours(item, twins)]));
 }
 
+const narrow = 520; // px, of a figure
+
+function scaled(value, factor) {
+  if (Array.isArray(value)) return value.map((item) => scaled(item, factor));
+  if (value === null || typeof value !== "object") return value;
+  const entries = Object.entries(value).map(([key, item]) => {
+    const isFont = /font$/.test(key) && typeof item?.size === "number";
+    return [key, isFont ? { ...item, size: item.size * factor } : scaled(item, factor)];
+  });
+  return Object.fromEntries(entries);
+}
+
 function fitted({ data, layout }, width) {
-  const size = layout.font.size * Math.max(1, parseFloat(getComputedStyle(document.documentElement).fontSize) / 16);
-  if (width >= 520) return { data, layout: { ...layout, font: { ...layout.font, size } } };
+  const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
+  if (width >= narrow) return { data: scaled(data, rem / 16), layout: scaled(layout, rem / 16) };
+  const small = scaled({ data, layout }, 0.84);
   return {
-    data: data.map((trace) => ({
-      ...trace,
-      ...(trace.mode === "text" && { textfont: { ...trace.textfont, size: 9 } }),
-      ...(trace.type === "heatmap" && { showscale: false }),
-    })),
-    layout: { ...layout, font: { ...layout.font, size: 11 }, margin: { ...layout.margin, l: 40, r: 6, b: 46 } },
+    data: small.data.map((trace) => (trace.type === "heatmap" ? { ...trace, showscale: false } : trace)),
+    layout: { ...small.layout, margin: { ...layout.margin, l: 40, r: 6, b: 46 } },
   };
 }
 
@@ -47,7 +56,14 @@ async function draw(plot) {
 }
 
 const plots = () => [...document.querySelectorAll(".plot")];
-const drawAll = () => Promise.all(plots().map(draw));
+
+// one after another: the first is on the screen before the next is begun
+async function drawAll(chosen = plots()) {
+  for (const plot of chosen) {
+    await draw(plot);
+    await new Promise(requestAnimationFrame);
+  }
+}
 
 async function exportFigure(button) {
   const plot = document.getElementById(button.dataset.plot);
@@ -141,7 +157,7 @@ async function refresh() {
   morph(document.querySelector("main"), page.querySelector("main"));
   showTimes();
   const changed = plots().filter((plot) => before.get(plot.id) !== document.getElementById(plot.dataset.figure).textContent);
-  await Promise.all(changed.map(draw));
+  await drawAll(changed);
   document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
 }
 
@@ -220,7 +236,7 @@ showTheme();
 showTimes();
 setInterval(showTimes, 30000);
 if (plots().length) drawAll();
-darkScheme.addEventListener("change", drawAll);
+darkScheme.addEventListener("change", () => drawAll());
 document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button?.matches("[data-theme-button]")) nextTheme();

@@ -23,7 +23,7 @@ def test_the_best_cell_with_its_own_numbers(session: Session) -> None:
     assert best.delta is not None
     assert made.lead == "H\u00a08 · KV\u00a04"
     assert made.rest == (
-        f" has the lowest loss: {text.signed(best.delta.mean)} "
+        f" has the lowest loss: {text.signed(best.delta.mean)}\u00a0"
         f"{text.interval(best.delta.low, best.delta.high)} against the control, 3\u00a0paired\u00a0seeds."
     )
     test, shape = made.more

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import build_sweep
 from fastapi.testclient import TestClient
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from headcount.api.results import list_sweeps
@@ -196,7 +196,7 @@ def test_every_figure_has_a_caption_a_summary_and_a_table(client: TestClient) ->
     assert (
         html.count('role="img" aria-label="') == html.count("<figcaption>") == html.count('class="plot') == 2
     )
-    assert "n up to 3 (seeds 0, 1, 2). Shown at LR\u00a01e-3. Bars: 95 % t interval, paired by seed" in html
+    assert "n up to 3 (seeds 0, 1, 2). Shown at LR\u00a01e-3. Bars: 95\u00a0%" in html
     assert html.count("Data version 7.") == 3
 
 
@@ -218,6 +218,26 @@ def test_nothing_on_a_page_is_from_another_host(client: TestClient) -> None:
         html = page(client, path)
         assert not re.search(r"""(?:src|href|action)=["']?(?:https?:)?//""", html)
         assert not re.search(r"<style|<script(?![^>]*(?:src=|application/json))| on[a-z]+=", html)
+
+
+def test_a_sweep_without_axes_is_its_table(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
+    with store.write() as session:
+        build_sweep(session, "one-cell", heads=(2, 4, 8), kv_heads=(1,), curves=False)
+        session.scalars(select(Sweep)).one().axes = {}
+        control, _, only, _ = session.scalars(select(Cell).order_by(Cell.position))
+        control.settings = only.settings = {}
+        others = select(Cell.id).where(Cell.id.not_in((control.id, only.id)))
+        session.execute(delete(SweepJob).where(SweepJob.cell_id.in_(others)))
+        session.execute(delete(Cell).where(Cell.id.in_(others)))
+    settings = Settings(tmp_path, str(store.engine.url), tmp_path)
+    with TestClient(create_service(store, settings), base_url="http://localhost") as client:
+        html = page(client, "/sweeps/one-cell?y=delta")
+    assert 'role="img"' not in html
+    header, treatment, control_row = Cells("Every cell against its control", html).rows
+    assert header[:3] == ["Rank", "Loss", "SD"]
+    assert (treatment[0], control_row[0]) == ("1 ★", "control")
+    assert "<strong>The only cell</strong> has the lowest loss: " in html
 
 
 @pytest.fixture

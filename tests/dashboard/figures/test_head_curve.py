@@ -95,7 +95,7 @@ def test_the_figure_draws_the_data() -> None:
     made = curve()
     data = head_curve_data(made, made.lines, "loss", best=3)
     drawn = head_curve_figure(data)
-    seeds, dotted, line, best = drawn["data"]
+    seeds, dotted, line, best, control = drawn["data"]
     assert line["name"] == "KV\u00a04"
     assert line["y"] == [p.mean for p in data.lines[0].points]
     assert line["error_y"]["array"] == [pytest.approx(0.04 / 3**0.5), 0]
@@ -103,7 +103,8 @@ def test_the_figure_draws_the_data() -> None:
     assert dotted["y"] == [pytest.approx(3.52)] * 2
     assert best["y"] == [3.30]
     assert drawn["layout"]["xaxis"]["ticktext"] == ["1", "2", "4", "8"]
-    assert [t.get("showlegend", True) for t in drawn["data"]] == [False, False, True, False]
+    assert [t.get("showlegend", True) for t in drawn["data"]] == [False, False, True, False, True]
+    assert (control["name"], control["x"]) == ("control", [None])
 
 
 def test_the_figure_of_deltas_has_the_control_at_zero() -> None:
@@ -129,7 +130,7 @@ def test_text_from_users_is_not_read_as_tags() -> None:
     made = HeadCurve("s", 1, "model.residual", ("<b>m</b>",), (line,))
     drawn = head_curve_figure(head_curve_data(made, made.lines, "loss", None))
     assert drawn["layout"]["xaxis"]["ticktext"] == ["&lt;b&gt;m&lt;/b&gt;"]
-    for trace in drawn["data"]:
+    for trace in drawn["data"][:-1]:
         assert trace["name"] == "source\u00a0&lt;a href='x'&gt;"
         assert "<a" not in str(trace["hovertext"])
 
@@ -143,7 +144,7 @@ def test_the_table_and_the_summary_say_the_same() -> None:
         ["KV\u00a04", "1", "−0.0800", "−0.1297", "−0.0303", "3"],
         ["KV\u00a04", "2", "−0.2200", "—", "—", "1"],
     ]
-    assert table.caption == "Delta by Routing heads H; bars: 95 % t interval, paired by seed."
+    assert table.caption == "Delta by Routing heads H; bars: 95\u00a0%\u00a0t\u00a0interval, paired by seed."
     assert head_curve_summary(data) == (
         "Delta to control against Routing heads H. "
         "KV\u00a04: −0.0800 at 1, lowest −0.2200 at 2, −0.2200 at 2."
@@ -157,3 +158,4 @@ def test_a_line_without_a_result_is_said() -> None:
     assert data.absent == ["H\u00a01 · KV\u00a01: missing"]
     assert "KV\u00a01: no result yet" in head_curve_summary(data)
     assert head_curve_table(data).rows == []
+    assert [a["text"] for a in head_curve_figure(data)["layout"]["annotations"]] == ["No result yet"]
