@@ -151,7 +151,7 @@ def test_a_job_killed_at_random_moments_gives_the_same_bits(
 ) -> None:
     config = small_job(**ROUTED, train__steps=120, train__eval_every=10)
     whole = list(train(config, small_data, folder=tmp_path / "whole"))
-    home = Path(small_data._train.filename).parents[2]
+    home = small_data.folder.parents[1]
     code = f"""
 from pathlib import Path
 from headcount.trainer.config import job_from_fields

@@ -23,7 +23,7 @@ class Dataset:
     """
 
     def __init__(self, manifest: Manifest, folder: Path) -> None:
-        self.manifest = manifest
+        self.manifest, self.folder = manifest, folder
         self._train = _Side(manifest, manifest.train, folder)
         self._validation = _Side(manifest, manifest.validation, folder)
 
