@@ -26,7 +26,9 @@ from headcount.dashboard import text
 from headcount.dashboard.choice import Choice, choose, shown_lines
 from headcount.dashboard.figures import grid as grids
 from headcount.dashboard.figures import head_curve as curves
+from headcount.dashboard.figures.grid_drawing import grid_figure
 from headcount.dashboard.figures.head_curve import Measure
+from headcount.dashboard.figures.head_curve_drawing import head_curve_figure
 from headcount.dashboard.figures.table import FigureTable
 from headcount.dashboard.headline import Headline, headline, shape_sentence
 
@@ -123,12 +125,14 @@ def _head_figure(table: AblationTable, curve: HeadCurve, choice: Choice, measure
     best = best_cell(table.treatments)
     data = curves.head_curve_data(curve, shown_lines(curve, choice), measure, best, choice.fixed)
     bars = f"Bars: {curves.INTERVALS[measure]}; small points: one seed each"
+    if curves.vertical_range(data):
+        bars += "; the longest bars run out of the figure, see the data table"
     if measure == "loss" and any(line.control is not None for line in data.lines):
         bars += "; dotted: the control"
     return Figure(
         id=f"heads-{measure}",
         title=f"{'Delta to the control' if measure == 'delta' else 'Loss'} by {_in_words(curve.axis)}",
-        drawn=curves.head_curve_figure(data),
+        drawn=head_curve_figure(data),
         summary=curves.head_curve_summary(data),
         caption=_caption(table, choice, bars, data.absent),
         table=curves.head_curve_table(data),
@@ -149,7 +153,7 @@ def _grid_figures(table: AblationTable, choice: Choice, measure: Measure) -> lis
             Figure(
                 id=f"grid-{measure}" + (f"-{len(figures)}" if figures else ""),
                 title=f"{'Delta' if measure == 'delta' else 'Loss'} of every cell",
-                drawn=grids.grid_figure(data),
+                drawn=grid_figure(data),
                 summary=grids.grid_summary(data),
                 caption=_caption(table, choice, "★ lowest mean loss of those with the most seeds", []),
                 table=grids.grid_table(data),

@@ -1,23 +1,12 @@
-"""The grid: every cell over two axes, its value and n, and a look for each way to have no value."""
+"""The data of the grid: every cell over two axes, its value, n and state."""
 
-from typing import Any, NamedTuple
-
-import plotly.graph_objects as go
+from typing import NamedTuple
 
 from headcount.api.results.curves import HEADS, KV_HEADS, Grid, GridPanel
 from headcount.api.results.tables import TableRow
 from headcount.dashboard import text
-from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.head_curve import Measure
 from headcount.dashboard.figures.table import FigureTable
-
-LOOKS = {
-    "diverged": ("x", theme.DIVERGED),
-    "failed": ("triangle-up", theme.FAILED),
-    "running": ("circle-open", theme.RUNNING),
-    "missing": ("line-ew-open", theme.MUTED),
-}
-"""The marker and colour of a cell without a value, by the cell's state."""
 
 
 class GridCell(NamedTuple):
@@ -79,170 +68,6 @@ def _cell(
         value, n = row.mean, row.n
     planned = len({*row.seeds, *row.seeds_missing, *row.seeds_diverged, *row.seeds_failed})
     return GridCell(i, j, name, row.state, value, n, planned, row.cell == panel.best, diagonal, row.note)
-
-
-def grid_figure(data: GridData) -> dict[str, Any]:
-    """The figure, drawn for the light page."""
-    traces = [_heatmap(data), _values(data), *_states(data)]
-    inks = _inks(data)
-    shapes = [
-        _outline(cell, ink)
-        for cell, ink in zip(data.cells, inks, strict=True)
-        if cell.value is None or cell.diagonal
-    ]
-    if any(cell.diagonal for cell in data.cells):
-        traces.append(_legend_entry("H = KV", {"color": theme.INK, "width": 1.6, "dash": "dash"}))
-    return theme.figure(
-        traces,
-        xaxis=theme.axis(
-            text.long(data.column_axis),
-            tickvals=list(range(len(data.columns))),
-            ticktext=list(map(theme.plain, data.columns)),
-            range=[-0.5, len(data.columns) - 0.5],
-            showgrid=False,
-        ),
-        yaxis=theme.axis(
-            text.long(data.row_axis),
-            tickvals=list(range(len(data.rows))),
-            ticktext=list(map(theme.plain, data.rows)),
-            range=[len(data.rows) - 0.5, -0.5],
-            showgrid=False,
-        ),
-        shapes=shapes,
-    )
-
-
-def _heatmap(data: GridData) -> Any:
-    values: list[list[float | None]] = [[None] * len(data.columns) for _ in data.rows]
-    hover = [[""] * len(data.columns) for _ in data.rows]
-    for cell in data.cells:
-        values[cell.row][cell.column] = cell.value
-        hover[cell.row][cell.column] = _hover(data, cell)
-    signed = data.measure == "delta"
-    return go.Heatmap(
-        z=values,
-        hovertext=hover,
-        hoverinfo="text",
-        colorscale=theme.CELLS,
-        xgap=3,
-        ygap=3,
-        hoverongaps=False,
-        showscale=any(cell.value is not None for cell in data.cells),
-        colorbar={
-            "thickness": 9,
-            "outlinewidth": 0,
-            "tickformat": "+.3f" if signed else ".3f",
-            "tickfont": {"color": theme.MUTED, "size": 11},
-            "nticks": 5,
-            "x": 1.01,
-        },
-    )
-
-
-def _values(data: GridData) -> Any:
-    """The number and n of each cell that has one, in the ink that reads on its colour."""
-    shown = [(c, ink) for c, ink in zip(data.cells, _inks(data), strict=True) if c.value is not None]
-    size = 13 if len(data.columns) <= 5 else 11
-    return go.Scatter(
-        x=[cell.column for cell, _ in shown],
-        y=[cell.row for cell, _ in shown],
-        text=[_label(data, cell) for cell, _ in shown],
-        mode="text",
-        textfont={"size": size, "color": [ink for _, ink in shown]},
-        hoverinfo="skip",
-        showlegend=False,
-    )
-
-
-def _inks(data: GridData) -> list[str]:
-    """For each cell what reads on its colour, or on the page where it has no value."""
-    known = [cell.value for cell in data.cells if cell.value is not None]
-    low, span = (min(known), max(known) - min(known)) if known else (0.0, 0.0)
-    return [
-        theme.INK if cell.value is None else theme.cell_ink((cell.value - low) / span if span else 0.0)
-        for cell in data.cells
-    ]
-
-
-def _label(data: GridData, cell: GridCell) -> str:
-    value = text.signed(cell.value) if data.measure == "delta" else text.number(cell.value)
-    shown = f"<b>{value}</b>" if cell.best else value
-    count = f"n = {cell.n}" if cell.n == cell.planned else f"n = {cell.n} of {cell.planned}"
-    if cell.best:
-        count = f"<b>★</b> {count}"
-    return f"{shown}<br><span style='font-size:0.82em'>{count}</span>"
-
-
-def _states(data: GridData) -> list[Any]:
-    """A marker and a word on each cell without a value; the legend names them."""
-    traces = []
-    for state, (symbol, color) in LOOKS.items():
-        cells = [cell for cell in data.cells if cell.value is None and _look(cell) == state]
-        if cells:
-            traces.append(
-                go.Scatter(
-                    x=[cell.column for cell in cells],
-                    y=[cell.row - 0.08 for cell in cells],
-                    mode="markers+text",
-                    marker={
-                        "symbol": symbol,
-                        "size": 11,
-                        "color": color,
-                        "line": {"width": 2, "color": color},
-                    },
-                    text=[_count(cell, state) for cell in cells],
-                    textposition="bottom center",
-                    textfont={"size": 11, "color": color},
-                    hovertext=[_hover(data, cell) for cell in cells],
-                    hoverinfo="text",
-                    name=state,
-                )
-            )
-    return traces
-
-
-def _look(cell: GridCell) -> str:
-    """A cell that is done but has no delta looks like a missing one: what is missing is its control."""
-    return cell.state if cell.state in LOOKS else "missing"
-
-
-def _count(cell: GridCell, state: str) -> str:
-    if state in ("diverged", "failed"):
-        return cell.note.partition(" of ")[0] + f" of {cell.planned}" if cell.note else ""
-    return f"0 of {cell.planned}" if cell.state == state else ""
-
-
-def _outline(cell: GridCell, ink: str) -> dict[str, Any]:
-    """A cell's border: dashed where H = KV, dotted where the cell has no value."""
-    edge = 0.46
-    line = (
-        {"color": ink, "width": 1.6, "dash": "dash"}
-        if cell.diagonal
-        else {"color": LOOKS[_look(cell)][1], "width": 1, "dash": "dot"}
-    )
-    return {
-        "type": "rect",
-        "x0": cell.column - edge,
-        "x1": cell.column + edge,
-        "y0": cell.row - edge,
-        "y1": cell.row + edge,
-        "line": line,
-    }
-
-
-def _legend_entry(name: str, line: dict[str, Any]) -> Any:
-    return go.Scatter(x=[None], y=[None], mode="lines", line=line, name=name, hoverinfo="skip")
-
-
-def _hover(data: GridData, cell: GridCell) -> str:
-    signed = data.measure == "delta"
-    value = (text.signed if signed else text.number)(cell.value) if cell.value is not None else cell.state
-    lines = [theme.plain(cell.name), f"<b>{value}</b>", f"n = {cell.n} of {cell.planned}"]
-    if cell.note:
-        lines.append(theme.plain(cell.note))
-    if cell.best:
-        lines.append("lowest mean loss among the cells with the most seeds")
-    return "<br>".join(lines)
 
 
 def grid_table(data: GridData) -> FigureTable:

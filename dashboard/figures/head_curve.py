@@ -1,15 +1,12 @@
-"""The U: loss or delta against the number of routing heads, one line for each number of KV heads."""
+"""The data of the U: loss or delta against the routing heads, one line for each number of KV heads."""
 
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-import plotly.graph_objects as go
-
 from headcount.api.results.curves import CurveLine, HeadCurve
 from headcount.api.results.tables import TableRow
 from headcount.dashboard import text
-from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.table import FigureTable
 
 Measure = Literal["loss", "delta"]
@@ -120,130 +117,23 @@ def _control(line: CurveLine) -> float | None:
     return next(iter(controls.values())) if len(controls) == 1 else None
 
 
-def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
-    """The figure, drawn for the light page."""
-    gaps = [b - a for a, b in zip(data.ticks, data.ticks[1:], strict=False)]
-    # lines at the same H stand a little apart, so that their bars can be told from each other
-    step = min([*gaps, 1.0]) * min(0.08, 0.3 / max(1, len(data.lines)))
-    traces: list[Any] = []
-    for i, line in enumerate(data.lines):
-        shift = (i - (len(data.lines) - 1) / 2) * step
-        traces += _line_traces(data, line, i, shift, step)
-    if data.measure == "delta":
-        zero = {"zeroline": True, "zerolinecolor": theme.MUTED, "zerolinewidth": 1.5}
-        vertical = theme.axis("Delta to control, nats", tickformat=".3~f", **zero)
-    else:
-        vertical = theme.axis("Validation loss, nats (tail mean)", tickformat=".3~f")
-    if not any(line.points for line in data.lines):
-        vertical |= {"showticklabels": False, "showgrid": False, "zeroline": False, "title": {"text": ""}}
-    if any(line.control is not None for line in data.lines):
-        traces.append(
-            go.Scatter(
-                x=[None], y=[None], mode="lines", line={"color": theme.MUTED, "dash": "dot"}, name="control"
-            )
-        )
-    ends = [min(data.ticks) - 0.35 * max(step, 0.6), max(data.ticks) + 0.35 * max(step, 0.6)]
-    return theme.figure(
-        traces,
-        xaxis=theme.axis(
-            text.long(data.axis),
-            tickvals=data.ticks,
-            ticktext=list(map(theme.plain, data.labels)),
-            range=ends,
-        ),
-        yaxis=vertical,
-        hovermode="closest",
-        annotations=[] if any(line.points for line in data.lines) else [theme.NO_RESULT],
-    )
+def vertical_range(data: HeadCurveData) -> tuple[float, float] | None:
+    """The range of the vertical axis where some bar would flatten everything else: 2 seeds make long ones.
 
-
-def _line_traces(data: HeadCurveData, line: HeadLine, index: int, shift: float, step: float) -> list[Any]:
-    color = theme.SERIES[index % len(theme.SERIES)]
-    signed = data.measure == "delta"
-    x = [p.position + shift for p in line.points]
-    traces = [
-        go.Scatter(
-            x=[p.position + shift + 0.4 * step for p in line.points for _ in p.seeds],
-            y=[value for p in line.points for value in p.seed_values],
-            mode="markers",
-            marker={"size": 5, "color": color, "opacity": 0.5},
-            hovertext=[
-                f"{_at(data, line, p)}<br>seed {seed}: {text.signed(v) if signed else text.number(v)}"
-                for p in line.points
-                for seed, v in zip(p.seeds, p.seed_values, strict=True)
-            ],
-            hoverinfo="text",
-            legendgroup=line.name,
-            showlegend=False,
-            name=theme.plain(line.name),
-        )
-    ]
-    if line.control is not None:
-        traces.append(
-            go.Scatter(
-                x=[data.ticks[0] - 0.2, data.ticks[-1] + 0.2],
-                y=[line.control, line.control],
-                mode="lines",
-                line={"color": color, "width": 1.2, "dash": "dot"},
-                hovertext=f"control of {theme.plain(line.name)}<br>{text.number(line.control)}",
-                hoverinfo="text",
-                legendgroup=line.name,
-                showlegend=False,
-                name=theme.plain(line.name),
-            )
-        )
-    traces.append(
-        go.Scatter(
-            x=x,
-            y=[p.mean for p in line.points],
-            error_y={
-                "type": "data",
-                "array": [0 if p.high is None else p.high - p.mean for p in line.points],
-                "arrayminus": [0 if p.low is None else p.mean - p.low for p in line.points],
-                "color": color,
-                "thickness": 1.4,
-                "width": 4,
-            },
-            mode="lines+markers",
-            line={"color": color, "width": 2.2},
-            marker={"size": 8, "color": color, "symbol": theme.SYMBOLS[index % len(theme.SYMBOLS)]},
-            hovertext=[_hover(data, line, p) for p in line.points],
-            hoverinfo="text",
-            legendgroup=line.name,
-            name=theme.plain(line.name),
-        )
-    )
-    best = [(a, p) for a, p in zip(x, line.points, strict=True) if p.best]
-    if best:
-        traces.append(
-            go.Scatter(
-                x=[a for a, _ in best],
-                y=[p.mean for _, p in best],
-                mode="markers",
-                marker={"size": 17, "color": color, "symbol": "circle-open", "line": {"width": 2}},
-                hoverinfo="skip",
-                legendgroup=line.name,
-                showlegend=False,
-                name="lowest",
-            )
-        )
-    return traces
-
-
-def _at(data: HeadCurveData, line: HeadLine, point: HeadPoint) -> str:
-    return theme.plain(f"{text.short(data.axis)} {text.setting(point.value)} · {line.name}")
-
-
-def _hover(data: HeadCurveData, line: HeadLine, point: HeadPoint) -> str:
-    known = point.low is not None and point.high is not None
-    if data.measure == "delta":
-        spread = f" {text.interval(point.low, point.high)}" if known else ""
-        value = f"<b>{text.signed(point.mean)}</b>{spread}"
-    else:
-        spread = f" ± {text.number(point.high - point.mean)}" if known and point.high is not None else ""
-        value = f"<b>{text.number(point.mean)}</b>{spread}"
-    lowest = "<br>lowest of all cells" if point.best else ""
-    return f"{_at(data, line, point)}<br>{value}<br>n = {point.n}, {text.seeds(point.seeds)}{lowest}"
+    Every point, and around them as much again: longer bars run out of the figure. None where all bars fit.
+    """
+    points = [p for line in data.lines for p in line.points]
+    if not points:
+        return None
+    values = [v for p in points for v in (p.mean, *p.seed_values)]
+    values += [line.control for line in data.lines if line.control is not None]
+    values += [0.0] if data.measure == "delta" else []
+    low, high = min(values), max(values)
+    room = (high - low) or 1.0
+    bars = [end for p in points for end in (p.low, p.high) if end is not None]
+    if not bars or (min(bars) >= low - room and max(bars) <= high + room):
+        return None
+    return max(low - room, min(low, *bars)), min(high + room, max(high, *bars))
 
 
 def head_curve_table(data: HeadCurveData) -> FigureTable:

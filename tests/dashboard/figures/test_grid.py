@@ -6,10 +6,10 @@ from headcount.dashboard.figures.grid import (
     GridCell,
     GridData,
     grid_data,
-    grid_figure,
     grid_summary,
     grid_table,
 )
+from headcount.dashboard.figures.grid_drawing import grid_figure
 
 H, KV = "model.routing_heads", "model.kv_heads"
 

@@ -8,11 +8,12 @@ from headcount.dashboard.figures.head_curve import (
     HeadLine,
     HeadPoint,
     head_curve_data,
-    head_curve_figure,
     head_curve_summary,
     head_curve_table,
     positions,
+    vertical_range,
 )
+from headcount.dashboard.figures.head_curve_drawing import head_curve_figure
 
 KV = "model.kv_heads"
 
@@ -112,6 +113,25 @@ def test_the_figure_of_deltas_has_the_control_at_zero() -> None:
     drawn = head_curve_figure(head_curve_data(made, made.lines, "delta", None))
     assert drawn["layout"]["yaxis"]["zeroline"] is True
     assert drawn["layout"]["yaxis"]["title"]["text"] == "Delta to control, nats"
+
+
+def test_long_bars_run_out_of_the_figure_rather_than_flatten_it() -> None:
+    """Two deltas, −0.10 and −0.08, have a 95 % interval of ±12.7062 · 0.01 around −0.09."""
+    line = CurveLine({}, (row(2, {0: 3.40, 1: 3.44}), row(3, {0: 3.42, 1: 3.44})), (control(), control()))
+    made = HeadCurve("s", 1, "model.routing_heads", (1, 2), (line,))
+    data = head_curve_data(made, made.lines, "delta", None)
+    assert data.lines[0].points[0].low == pytest.approx(-0.09 - 0.127062)
+    assert vertical_range(data) == pytest.approx((-0.2, 0.037062), abs=1e-6)
+    assert list(head_curve_figure(data)["layout"]["yaxis"]["range"]) == pytest.approx(
+        [-0.2, 0.037062], abs=1e-6
+    )
+
+
+def test_bars_that_fit_leave_the_range_to_the_figure() -> None:
+    made = curve()
+    data = head_curve_data(made, made.lines, "loss", None)
+    assert vertical_range(data) is None
+    assert "range" not in head_curve_figure(data)["layout"]["yaxis"]
 
 
 def test_lines_are_told_apart_by_colour_and_marker() -> None:
