@@ -66,6 +66,6 @@ class ResidualStream(nn.Module, ABC):
         return ()
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
-        """Figures of the read at `site` by the names of the file's DIAGNOSTICS, where `read` or `finish` would
-        be called; the read before the head, where the stream has one, is the site after the last."""
+        """Figures of the read at `site`, by the names in the file's DIAGNOSTICS, when `read` or `finish` is
+        due; the read before the head, where the stream has one, is the site after the last."""
         return {}

@@ -8,7 +8,7 @@ A stream's file states, beside its class, what planning needs on a machine witho
     added_parameters(model)
     added_flops_per_token(model)  forward and backward
     kept_per_token(model)         values kept for the backward pass beyond those of the additive stream
-    misfit(model)                 optional: the field that breaks a rule of the stream and the problem, or None
+    misfit(model)                 optional: the field that breaks a rule of the stream, and the problem
 
 These are taken from the file's text and run by themselves, so they may use nothing but the `model` given.
 """
