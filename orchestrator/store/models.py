@@ -23,7 +23,8 @@ CAUSES = (
     "timed_out",
     "data_differs",
 )
-JOB_KINDS = ("train", "probe", "evaluate", "convert")
+JOB_KINDS = ("train", "probe", "evaluate", "convert", "external")
+"""`external` was trained elsewhere: its result was imported, and it cannot be trained again."""
 
 
 class UtcDateTime(TypeDecorator[datetime]):

@@ -97,7 +97,7 @@ def test_a_store_of_a_newer_headcount_is_refused(store_url: str) -> None:
     with store.write() as session:
         session.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     store.close()
-    with pytest.raises(UserError, match=r"newer Headcount \(schema 9999, this one knows 0001\)"):
+    with pytest.raises(UserError, match=rf"newer Headcount \(schema 9999, this one knows {HEAD}\)"):
         open_store(store_url)
 
 

@@ -1,0 +1,91 @@
+"""Stores of earlier schemas, with data in them, come to the newest one whole."""
+
+from typing import Any
+
+import pytest
+from alembic import command
+from builders import build_sweep
+from sqlalchemy import MetaData, create_engine, insert, inspect, select, text
+from sqlalchemy.exc import IntegrityError
+
+from headcount.orchestrator.store import Store, open_store
+from headcount.orchestrator.store.engine import _engine
+from headcount.orchestrator.store.migrations.upgrade import HEAD, alembic_config
+from headcount.orchestrator.store.models import Base, Job
+
+EARLIER = ["0001"]
+
+
+@pytest.fixture
+def empty_url(request: pytest.FixtureRequest, store_url: str) -> str:
+    """A database without a table, on each engine in turn."""
+    if store_url.startswith("postgresql"):
+        engine = create_engine(store_url)
+        with engine.begin() as connection:
+            connection.execute(text("DROP SCHEMA public CASCADE"))
+            connection.execute(text("CREATE SCHEMA public"))
+        engine.dispose()
+    return store_url
+
+
+@pytest.mark.parametrize("revision", EARLIER)
+def test_a_store_of_an_earlier_schema_keeps_every_row(empty_url: str, revision: str) -> None:
+    old = Store(_engine(empty_url))
+    config = alembic_config()
+    with old.write() as session:
+        config.attributes["connection"] = session.connection()
+        command.upgrade(config, revision)
+    _fill(old)
+    had = inspect(old.engine)
+    columns = {t: [c["name"] for c in had.get_columns(t)] for t in had.get_table_names()}
+    before = _rows(old, columns)
+    old.close()
+
+    new = open_store(empty_url)
+    assert _rows(new, columns) == before
+    with new.write() as session:
+        assert session.execute(text("SELECT version_num FROM alembic_version")).scalar() == HEAD
+        session.execute(text("UPDATE job SET kind = 'external' WHERE state = 'failed'"))
+    with new.read() as session:
+        assert session.scalars(select(Job.kind).where(Job.state == "failed")).all() == ["external"]
+    with pytest.raises(IntegrityError), new.write() as session:
+        session.execute(text("UPDATE job SET kind = 'other'"))
+    if empty_url.startswith("sqlite"):
+        with new.read() as session:
+            assert session.execute(text("PRAGMA integrity_check")).scalar() == "ok"
+            assert session.execute(text("PRAGMA foreign_key_check")).all() == []
+    new.close()
+
+
+def _fill(old: Store) -> None:
+    """Rows of today's models, as far as the earlier schema has their columns."""
+    newest = open_store("sqlite://")
+    with newest.write() as session:
+        build_sweep(session, kv_heads=(1,), states={(2, 1, 1e-3, 0): "failed"})
+    earlier = MetaData()
+    earlier.reflect(old.engine)
+    with newest.read() as reading, old.write() as writing:
+        for table in Base.metadata.sorted_tables:
+            if table.name in earlier.tables:
+                columns = [c for c in table.c if c.name in earlier.tables[table.name].c]
+                rows = [dict(row._mapping) for row in reading.execute(select(*columns))]
+                if rows:
+                    writing.execute(insert(table), rows)
+    newest.close()
+
+
+def _rows(store: Store, columns: dict[str, list[str]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table, of these columns of each."""
+    with store.read() as session:
+        return {
+            table.name: [
+                tuple(row)
+                for row in session.execute(
+                    select(*(c for c in table.c if c.name in columns[table.name])).order_by(
+                        *table.primary_key.columns
+                    )
+                )
+            ]
+            for table in Base.metadata.sorted_tables
+            if table.name in columns
+        }
