@@ -5,27 +5,30 @@ import hashlib
 import logging
 import os
 import socket
+import threading
 import time
-from collections.abc import Iterable
-from typing import IO, Any
+from collections.abc import Callable, Iterable
+from typing import IO, Any, NoReturn
 
 from headcount.orchestrator import local_ray
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.slot import Slot, actor_options
 from headcount.trainer.errors import UserError
 
-HEALTH_SECONDS = 1.0
-
-
-class ClusterLost(Exception):
-    """Ray has gone. Slots may be gone too; the store knows all that matters."""
+HEALTH_SECONDS = 0.5
+MOST_FAILURES = 3
+GET_SECONDS = 10.0
 
 
 class Cluster:
     """A connection to Ray, in a namespace of this store's own."""
 
-    def __init__(self, settings: Settings, ray_address: str | None) -> None:
-        """Connect to `ray_address`, or to this home's own Ray, started where need be. Raises `UserError`."""
+    def __init__(self, settings: Settings, ray_address: str | None, lost: Callable[[str], NoReturn]) -> None:
+        """Connect to `ray_address`, or to this home's own Ray, started where need be.
+
+        `lost` is called, on another thread, when Ray answers no more: it has to end the process, since a call
+        to Ray may then hang for minutes. Raises `UserError` where there is no Ray to begin with.
+        """
         self.settings = settings
         self.is_local = ray_address is None
         self._hold: IO[bytes] | None = None
@@ -37,6 +40,9 @@ class Cluster:
         else:
             _check_reachable(ray_address)
             os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+        self._watch = _Watch(ray_address, lost)
+        if ":" in ray_address:
+            self._watch.start()
         import ray
 
         self._ray: Any = ray
@@ -49,19 +55,11 @@ class Cluster:
                 logging_level=logging.ERROR,
             )
         except (ConnectionError, RuntimeError, ValueError) as error:
+            if self.is_local:
+                raise  # it answered a moment ago: not the user's mistake
             raise UserError(f"cannot reach Ray at {ray_address}: {error}") from error
         self._actor = ray.remote(Slot)
-        self.address = ray.get_runtime_context().gcs_address
-        self._checked = time.monotonic()
-
-    def check(self) -> None:
-        """Raises `ClusterLost` where Ray answers no more; asks at most once a second."""
-        if time.monotonic() - self._checked < HEALTH_SECONDS:
-            return
-        self._checked = time.monotonic()
-        host, _, port = self.address.rpartition(":")
-        if not any(_answers(host, port) for _ in range(3)):
-            raise ClusterLost(f"Ray at {self.address} does not answer")
+        self.address: str = ray.get_runtime_context().gcs_address
 
     def size(self) -> tuple[int, bool]:
         """How many slots the cluster can hold, and whether they hold a GPU each."""
@@ -98,9 +96,9 @@ class Cluster:
         more, _ = self._ray.wait(rest, num_returns=len(rest), timeout=0.01)
         return [*first, *more]
 
-    def get(self, answer: Any, seconds: float = 0) -> Any:
-        """The value of an answer. Raises what `why_lost` explains, or GetTimeoutError."""
-        return self._ray.get(answer, timeout=seconds)
+    def get(self, answer: Any) -> Any:
+        """The value of an answer that is there. Raises what `why_lost` explains."""
+        return self._ray.get(answer, timeout=GET_SECONDS)
 
     def why_lost(self, error: Exception, where: str) -> tuple[str, str] | None:
         """Cause and message of a slot that did not answer; none where it may still be alive."""
@@ -110,19 +108,41 @@ class Cluster:
         words = str(error).strip()
         if isinstance(error, errors.OutOfMemoryError) or "memory pressure" in words:
             return "host_memory", words
-        return self.cause_at(where), words
+        return "slot_lost" if node_id(where) in self.live_nodes() else "node_lost", words
 
-    def cause_at(self, where: str) -> str:
-        """Why a slot that was on a node is gone: with its node, or alone."""
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-        return "slot_lost" if where.rpartition("/")[2] in alive else "node_lost"
+    def live_nodes(self) -> set[str]:
+        """The ids of the cluster's nodes that are alive."""
+        return {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
 
     def close(self) -> None:
         """Disconnect; this home's own Ray ends too, unless another still uses it."""
+        self._watch.ended.set()
         self._ray.shutdown()
         if self._hold is not None:
             self._hold.close()
             local_ray.stop(self.settings.home)
+
+
+def node_id(where: str) -> str:
+    """Ray's id in a node's name as `Slot.where` gives it."""
+    return where.rpartition("/")[2]
+
+
+class _Watch(threading.Thread):
+    """Tells when nothing answers at Ray's address any more; Ray itself would wait a minute."""
+
+    def __init__(self, address: str, lost: Callable[[str], NoReturn]) -> None:
+        super().__init__(daemon=True)
+        self._address, self._lost = address, lost
+        self.ended = threading.Event()
+
+    def run(self) -> None:
+        host, _, port = self._address.rpartition(":")
+        failures = 0
+        while not self.ended.wait(HEALTH_SECONDS):
+            failures = 0 if _answers(host, port) else failures + 1
+            if failures == MOST_FAILURES:
+                self._lost(f"Ray at {self._address} does not answer any more")
 
 
 def _check_reachable(address: str) -> None:

@@ -102,12 +102,13 @@ def start(home: Path) -> LocalRay:
     log = home / "ray.log"
     command = [sys.executable, "-P", "-m", "headcount.orchestrator.keeper", str(home)]
     environment = {k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"}
-    with open(log, "ab") as output:
-        subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, cwd="/"
-        )
-    if running := find(home):
-        return running
+    for _ in range(2):  # once more, should a part of it have been killed meanwhile
+        with open(log, "ab") as output:
+            subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, cwd="/"
+            )
+        if running := find(home):
+            return running
     raise UserError(f"Ray did not start on this machine; see {log}, or name a cluster with --ray-address")
 
 

@@ -37,7 +37,7 @@ def run_sweep(file_or_name: str, settings: Settings, ray_address: str | None, co
     spec = read_spec(file_or_name, store)
     planned = make_plan(spec, settings)
     with store.write() as session:
-        submission = submit(session, planned, getpass.getuser())
+        submission = submit(session, planned, _owner())
     console.print(_found(planned, submission), highlight=False, soft_wrap=True)
     began = time.monotonic()
     if _look(store, spec.name)[0].waiting:
@@ -57,6 +57,14 @@ def read_spec(file_or_name: str, store: Store) -> SweepSpec:
 def make_plan(spec: SweepSpec, settings: Settings) -> Plan:
     """The plan of a sweep, its text prepared under the home."""
     return plan(spec, lambda data: prepare(data, settings.home))
+
+
+def _owner() -> str:
+    """Who submits: the user's name, or number where it has none, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _found(planned: Plan, submission: Submission) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from headcount.orchestrator.cluster import Cluster
+from headcount.orchestrator.cluster import Cluster, node_id
 from headcount.orchestrator.lease import LEASE_SECONDS, Lease
 from headcount.orchestrator.store.engine import StoreUnavailable
 from headcount.orchestrator.store.models import Attempt, Job
@@ -78,10 +78,9 @@ class Scheduler:
         self._failed_starts = 0
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Adopt what is alive, then work until `ended`. Raises `ClusterLost`, `LeaseLost` and `UserError`."""
+        """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
         self._adopt()
         while not ended():
-            self.cluster.check()
             try:
                 self._round()
             except StoreUnavailable as error:
@@ -118,11 +117,12 @@ class Scheduler:
     def _adopt(self) -> None:
         """Take over the slots of an earlier scheduler, and settle the attempts whose slots are gone."""
         live = self.cluster.live_slots()
+        nodes = self.cluster.live_nodes()
         with self.lease.write() as session:
             for attempt in open_attempts(session):
                 handle = live.pop(attempt.slot, None)
                 if handle is None:
-                    cause = self.cluster.cause_at(attempt.node)
+                    cause = "slot_lost" if node_id(attempt.node) in nodes else "node_lost"
                     end_attempt(session, attempt, cause, "gone while no scheduler was at work")
                     log.info("attempt %d of %s: %s", attempt.number, attempt.job_id[:8], cause)
                     continue
@@ -226,8 +226,10 @@ class Scheduler:
         if lost is None and not seat.silent:
             seat.silent, seat.since = True, time.monotonic()
         if lost is None and time.monotonic() - seat.since < SILENT_SECONDS:
-            again = seat.handle.where.remote() if seat.work is None else None
-            seat.asked = again or seat.handle.start.remote(seat.work, LISTEN_SECONDS)
+            if seat.work is None:
+                seat.asked = seat.handle.where.remote()
+            else:
+                seat.asked = seat.handle.start.remote(seat.work, LISTEN_SECONDS)
             return
         cause, message = lost or ("slot_lost", f"{seat.name} could not be reached: {error}")
         if not seat.where:

@@ -3,9 +3,10 @@
 import logging
 import os
 import signal
-import sys
 import threading
+from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
 
 from headcount.orchestrator.lease import Lease, LeaseLost
 from headcount.orchestrator.settings import Settings
@@ -23,7 +24,7 @@ def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
 
     Raises `LeaseHeld` where another schedules, and `UserError` where Ray cannot be used.
     """
-    from headcount.orchestrator.cluster import Cluster, ClusterLost
+    from headcount.orchestrator.cluster import Cluster
     from headcount.orchestrator.scheduler import Scheduler
 
     told, orphaned = threading.Event(), threading.Event()
@@ -32,18 +33,19 @@ def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
         threading.Thread(target=_wait_for_end_of_input, args=(orphaned,), daemon=True).start()
     store = open_store(settings)
     lease = Lease.acquire(store)
-    cluster = Cluster(settings, ray_address)
+
+    def lost(reason: str) -> NoReturn:
+        log.warning("%s; the next scheduler starts from the store", reason)
+        with suppress(Exception):
+            lease.release()
+        os._exit(1)
+
+    cluster = Cluster(settings, ray_address, lost)
     _on_signals(told)  # Ray has put its own in place
     scheduler = Scheduler(lease, cluster)
     log.info("scheduling with lease %d on Ray at %s", lease.epoch, cluster.address)
     try:
         scheduler.run(lambda: told.is_set() or orphaned.is_set())
-    except ClusterLost as error:
-        log.warning("%s; starting again", error)
-        lease.release()
-        sys.stderr.flush()
-        # in a new program: Ray does not let go of a cluster that has died under it
-        os.execv(sys.executable, sys.orig_argv)
     except LeaseLost:
         log.warning("another scheduler has taken over")
         return 1

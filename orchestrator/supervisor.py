@@ -17,7 +17,7 @@ from headcount.orchestrator.store import Store
 from headcount.trainer.errors import UserError
 
 STOP_SECONDS = 90.0
-SOON_SECONDS = 20.0
+SOON_SECONDS = 10.0
 MOST_SOON = 5
 """Schedulers in a row that may end within `SOON_SECONDS` of their start."""
 

@@ -50,16 +50,17 @@ def _rates(session: Session, sweep: Sweep) -> list[float]:
 def _left(session: Session, sweep: Sweep) -> tuple[list[float], list[float]]:
     """Operations left of the running and of the queued jobs that the sweep wants."""
     query = (
-        select(Job.state, Job.flops, Job.step, Job.config)
+        select(Job.id, Job.state, Job.flops, Job.step)
         .join(SweepJob, SweepJob.job_id == Job.id)
         .where(SweepJob.sweep_id == sweep.id, SweepJob.wanted, Job.state.not_in(SETTLED_STATES))
         .order_by(SweepJob.position)
     )
     running: list[float] = []
     queued: list[float] = []
-    for state, flops, step, config in session.execute(query):
-        left = flops * (1 - step / config["train.steps"])
-        (queued if state == "queued" else running).append(left)
+    for job_id, state, flops, step in session.execute(query):
+        # few jobs have begun: only their configurations are read
+        done = step / session.get_one(Job, job_id).config["train.steps"] if step else 0.0
+        (queued if state == "queued" else running).append(flops * (1 - done))
     return running, queued
 
 
