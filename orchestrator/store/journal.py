@@ -39,3 +39,8 @@ def touch_sweeps_of(session: Session, job_ids: Collection[str]) -> None:
         update(Sweep).where(Sweep.id.in_(sweeps)).values(version=Sweep.version + 1),
         execution_options={"synchronize_session": False},
     )
+
+
+def record(session: Session, kind: str, **detail: Any) -> None:
+    """Tell what happened to no sweep or job, such as a change of tokens: for the audit alone."""
+    session.execute(insert(Event).values(sweep_id=None, job_id=None, kind=kind, detail=detail, created=now()))

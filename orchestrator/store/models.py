@@ -258,8 +258,23 @@ class Token(Base):
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
+    """Of whom; also the owner of the sweeps that are submitted with it."""
+    start: Mapped[str] = mapped_column(String(16), server_default="")
+    """The first characters, by which its holder can recognise it."""
     sha256: Mapped[str] = mapped_column(String(64), unique=True)
     scopes: Mapped[list[Any]]
     created: Mapped[datetime]
     expires: Mapped[datetime | None]
     revoked: Mapped[datetime | None]
+    last_used: Mapped[datetime | None]
+    """To the hour."""
+
+
+class Login(Base):
+    """A browser that showed a token; only the hash of its cookie is kept."""
+
+    __tablename__ = "login"
+
+    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    token_id: Mapped[int] = mapped_column(ForeignKey("token.id"))
+    expires: Mapped[datetime]

@@ -12,8 +12,9 @@ from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.engine import _engine
 from headcount.orchestrator.store.migrations.upgrade import HEAD, alembic_config
 from headcount.orchestrator.store.models import Base, Job
+from headcount.orchestrator.store.tokens import create_token
 
-EARLIER = ["0001"]
+EARLIER = ["0001", "0002"]
 
 
 @pytest.fixture
@@ -62,6 +63,7 @@ def _fill(old: Store) -> None:
     newest = open_store("sqlite://")
     with newest.write() as session:
         build_sweep(session, kv_heads=(1,), states={(2, 1, 1e-3, 0): "failed"})
+        create_token(session, "ada", "submit", expires=None, by="root")
     earlier = MetaData()
     earlier.reflect(old.engine)
     with newest.read() as reading, old.write() as writing:
