@@ -13,7 +13,7 @@ import dataclasses
 import importlib.util
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -35,7 +35,7 @@ from headcount.kernels.measurement import (
     vectors_moved,
 )
 from headcount.kernels.tiles import Tiles
-from headcount.kernels.two_phase import TwoPhase
+from headcount.kernels.two_phase import Forward, TwoPhase
 
 SHAPES = {
     "100m": Shape(16384, 512, 25, 4),
@@ -59,9 +59,9 @@ def writes_of_two_phase(case: Case) -> float:
     """What two_phase's copies of the sources take."""
 
     def write_all() -> None:
-        state = TwoPhase(case.queries.detach(), case.sources[0], case.shape.heads, EPS)
+        forward = Forward(case.queries.detach(), case.sources[0], case.shape.heads, EPS)
         for source in case.sources:
-            state.store(source.detach())
+            forward.store(source.detach())
 
     return milliseconds(write_all)
 
@@ -95,35 +95,33 @@ def peers(shape: Shape) -> dict[str, Read]:
     return found
 
 
-def measure(name: str, shape: Shape, with_peers: bool, bandwidth: float) -> list[dict[str, object]]:
+def measure(name: str, shape: Shape, with_peers: bool, bandwidth: float) -> Iterator[dict[str, object]]:
+    """One row for each implementation, ours first."""
     case = Case(shape)
-    runs: dict[str, Callable[[Case], list[Tensor]]] = {}
-    if with_peers:
-        for peer, read in peers(shape).items():
-            runs[peer] = partial(forward_by_site, read=read)
-    runs["fused"] = partial(forward_by_site, read=partial(route_fused, eps=EPS))
+    runs: dict[str, Callable[[Case], list[Tensor]]] = {
+        "fused": partial(forward_by_site, read=partial(route_fused, eps=EPS))
+    }
     if shape.blocks is None:
         runs["two_phase"] = forward_two_phase
-    rows = []
+    if with_peers:
+        runs |= {peer: partial(forward_by_site, read=read) for peer, read in peers(shape).items()}
     for implementation, run in runs.items():
         forward, backward = times_of(case, partial(run, case))
         row: dict[str, object] = {"shape": name, "implementation": implementation}
         if implementation == "two_phase":
-            writes = writes_of_two_phase(case)
-            forward -= writes
-            row["writes_ms"] = writes
+            row["writes_ms"] = writes_of_two_phase(case)
+            forward -= row["writes_ms"]
         row |= {"forward_ms": forward, "backward_ms": backward, "total_ms": forward + backward}
         row["peak_gib"] = peak_gib(case, partial(run, case))
         if implementation in ("fused", "two_phase"):
             gigabytes = vectors_moved(shape, implementation) * shape.tokens * shape.width * 2 / 1e9
             row |= {
+                "floor_ms": gigabytes / bandwidth,
                 "gb": gigabytes,
                 "tb_s": gigabytes / (forward + backward),
-                "floor_ms": gigabytes / bandwidth,
             }
             row |= errors(shape, run)
-        rows.append(row)
-    return rows
+        yield row
 
 
 def tune(shape: Shape) -> list[str]:
@@ -155,19 +153,15 @@ def tune(shape: Shape) -> list[str]:
     return lines
 
 
-COLUMNS = (
-    "writes_ms",
-    "forward_ms",
-    "backward_ms",
-    "total_ms",
-    "floor_ms",
-    "gb",
-    "tb_s",
-    "peak_gib",
-    "out",
-    "dv",
-    "dq",
-)
+COLUMNS = ("writes_ms", "forward_ms", "backward_ms", "total_ms", "floor_ms", "gb", "tb_s", "peak_gib")
+ERRORS = ("out", "dv", "dq")
+
+
+def line(row: dict[str, object]) -> str:
+    """A row of the printed table."""
+    cells = [row.get(column) for column in COLUMNS + ERRORS]
+    values = "".join(f"{value:12.3g}" if value is not None else f"{'–':>12}" for value in cells)
+    return f"{row['shape']:9}{row['implementation']:18}{values}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -183,25 +177,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if not torch.cuda.is_available():
         parser.error("the benchmark needs a CUDA device and found none")
-    warnings.filterwarnings(
-        "ignore", message="The AccumulateGrad node's stream"
-    )  # captures use a stream of their own
-    bandwidth = copy_bandwidth()
+    # captures use a stream of their own
+    warnings.filterwarnings("ignore", message="The AccumulateGrad node's stream")
     if options.tune:
         for name in options.shapes:
             print(f"{name}:", *tune(SHAPES[name]), sep="\n  ")
         return
-    rows = [row for name in options.shapes for row in measure(name, SHAPES[name], options.peers, bandwidth)]
+    bandwidth = copy_bandwidth()
+    card, rows = torch.cuda.get_device_name(), []
+    if not options.json:
+        print(f"{card}, torch {torch.__version__}, copy {bandwidth:.2f} TB/s; errors are RMS against float64")
+        print(f"{'shape':9}{'implementation':18}" + "".join(f"{column:>12}" for column in COLUMNS + ERRORS))
+    for name in options.shapes:
+        for row in measure(name, SHAPES[name], options.peers, bandwidth):
+            rows.append(row)
+            if not options.json:
+                print(line(row), flush=True)
     if options.json:
-        card = torch.cuda.get_device_name()
         print(json.dumps({"card": card, "torch": torch.__version__, "copy_tb_s": bandwidth, "rows": rows}))
-        return
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, copy {bandwidth:.2f} TB/s")
-    print(f"{'shape':9}{'implementation':18}" + "".join(f"{column:>12}" for column in COLUMNS))
-    for row in rows:
-        cells = [row.get(column) for column in COLUMNS]
-        values = "".join(f"{value:12.3g}" if value is not None else f"{'–':>12}" for value in cells)
-        print(f"{row['shape']:9}{row['implementation']:18}{values}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from headcount.kernels.launch import SITES_PADDED, dot_dtype
 from headcount.kernels.row_kernels import delta_kernel, finalise_kernel
 
 if TYPE_CHECKING:
-    from headcount.kernels.two_phase import Block, TwoPhase
+    from headcount.kernels.two_phase import Block, Forward
 
 
 class Gradients:
@@ -22,7 +22,7 @@ class Gradients:
     sites read.
     """
 
-    def __init__(self, forward: "TwoPhase") -> None:
+    def __init__(self, forward: "Forward") -> None:
         self.forward = forward
         self.next_site: int | None = None
         self.of_sites: dict[int, Tensor] = {}

@@ -58,8 +58,8 @@ class DepthHistory:
         weights_shape = _shape_of("key_weights", key_weights)
         if weights_shape != shape:
             raise ValueError(
-                f"key_weights is of shape {list(weights_shape)} but queries of {list(shape)}: every site needs "
-                "one of each"
+                f"key_weights is of shape {list(weights_shape)} but queries of {list(shape)}: "
+                "every site needs one of each"
             )
         check_heads(heads, shape[1])
         if block_size is not None and block_size < 1:
@@ -80,7 +80,7 @@ class DepthHistory:
         """What the next site would read over, oldest first; without gradients where two_phase holds them."""
         if self.whole_model is None:
             return list(self._sources)
-        return [row.view(self.kind[0]) for row in self.whole_model.sources[: self.num_written]]
+        return [row.view(self.kind[0]) for row in self.whole_model.forward.sources[: self.num_written]]
 
     def write(self, source: Tensor) -> None:
         """Append a source [..., d]: first the embedding, then each sublayer's output.
@@ -166,7 +166,9 @@ class DepthHistory:
             from headcount.kernels.two_phase import TwoPhase
 
             self.whole_model = TwoPhase(folded, source, self.heads, self.eps)
-            self.choice = dataclasses.replace(self.choice, launch=dataclasses.asdict(self.whole_model.launch))
+            self.choice = dataclasses.replace(
+                self.choice, launch=dataclasses.asdict(self.whole_model.forward.launch)
+            )
 
 
 def _shape_of(name: str, vectors: Tensor | Sequence[Tensor]) -> tuple[int, int]:

@@ -49,12 +49,34 @@ def partition(num_sites: int, largest: int) -> list[Block]:
 
 
 class TwoPhase:
-    """The buffers of one forward pass and its backward. Calls alternate: write, read, write, read, ..."""
+    """One forward pass of a model, tracked by autograd. Calls alternate: write, read, write, read, ..."""
 
     def __init__(
         self, folded: Tensor, like: Tensor, heads: int, eps: float, launch: Launch | None = None
     ) -> None:
         """folded: [N, d] float32, query · key weight · logit scale of each site; like: a source [..., d]."""
+        self.forward = Forward(folded.detach(), like, heads, eps, launch)
+        # the graph knows the buffers but not this object, which knows the graph: no cycle keeps either alive
+        self.gradients = Gradients(self.forward)
+        self.token: Tensor = _Begin.apply(folded, self.forward.no_gradient, self.gradients)  # type: ignore[no-untyped-call]
+
+    def write(self, source: Tensor) -> None:
+        """Append one source [..., d] to the history."""
+        self.token = _Write.apply(source, self.token, self.gradients)  # type: ignore[no-untyped-call]
+
+    def read(self) -> Tensor:
+        """What the next site reads: [..., d]."""
+        out, self.token = _Read.apply(self.token, self.gradients)  # type: ignore[no-untyped-call]
+        mixed: Tensor = out
+        return mixed
+
+
+class Forward:
+    """The buffers of one forward pass, and the kernels that fill them."""
+
+    def __init__(
+        self, folded: Tensor, like: Tensor, heads: int, eps: float, launch: Launch | None = None
+    ) -> None:
         num_sites, width = folded.shape
         self.shape = like.shape
         self.tokens = like.numel() // width
@@ -64,25 +86,13 @@ class TwoPhase:
         self.launch = launch or launch_for(self.tiles, self.sources)
         self.blocks = partition(num_sites, num_sites if self.launch.one_site else self.launch.block_sites)
         self.block_of = [block for block in self.blocks for _ in range(block.num_sites)]
-        self.queries = folded.detach().to(like.dtype)
+        self.queries = folded.to(like.dtype)
         # a token's row, here and in the deferred Σ p z, is padded to whole 64-byte lines
         self.row_stride = triton.cdiv(num_sites, 16) * 16
         self.inverse_rms = folded.new_empty(self.tokens, self.row_stride)
         self.num_written = self.num_read = 0
         self.kept: dict[Block, tuple[Tensor, Tensor]] = {}
-        self.gradients = Gradients(self)
         self.no_gradient = folded.new_zeros(1)
-        self.token: Tensor = _Begin.apply(folded, self.no_gradient, self)  # type: ignore[no-untyped-call]
-
-    def write(self, source: Tensor) -> None:
-        """Append one source [..., d] to the history."""
-        self.token = _Write.apply(source, self.token, self)  # type: ignore[no-untyped-call]
-
-    def read(self) -> Tensor:
-        """What the next site reads: [..., d]."""
-        out, self.token = _Read.apply(self.token, self)  # type: ignore[no-untyped-call]
-        mixed: Tensor = out
-        return mixed
 
     def store(self, source: Tensor) -> None:
         """Copy a source into the buffer."""
@@ -103,7 +113,7 @@ class TwoPhase:
         self.num_written += 1
 
     def mix(self, keep: bool) -> Tensor:
-        """Run the next site's forward, [T, d]; `keep` what its block's backward needs."""
+        """Run the next site's forward, [..., d]; `keep` what its block's backward needs."""
         site = self.num_read
         block = self.block_of[site]
         if site == block.first_site:
@@ -118,7 +128,7 @@ class TwoPhase:
             else:
                 self.run_merge(site, block, out, lse)
         self.num_read += 1
-        return out[site - block.first_site]
+        return out[site - block.first_site].view(self.shape)
 
     def run_partial(self, block: Block, out: Tensor, lse: Tensor) -> None:
         launch = self.launch
@@ -179,34 +189,34 @@ class TwoPhase:
 
 class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, folded: Tensor, token: Tensor, state: TwoPhase) -> Tensor:
-        ctx.state = state
+    def forward(ctx: Any, folded: Tensor, token: Tensor, gradients: Gradients) -> Tensor:
+        ctx.gradients = gradients
         return token.view_as(token)
 
     @staticmethod
     def backward(ctx: Any, token: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.state.gradients.of_queries(), None, None
+        return ctx.gradients.of_queries(), None, None
 
 
 class _Write(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, source: Tensor, token: Tensor, state: TwoPhase) -> Tensor:
-        ctx.state, ctx.source = state, state.num_written
+    def forward(ctx: Any, source: Tensor, token: Tensor, gradients: Gradients) -> Tensor:
+        ctx.gradients, ctx.source = gradients, gradients.forward.num_written
         ctx.set_materialize_grads(False)
-        state.store(source)
+        gradients.forward.store(source)
         return token.view_as(token)
 
     @staticmethod
     def backward(ctx: Any, token: Tensor) -> tuple[Tensor, Tensor, None]:
-        return ctx.state.gradients.of_source(ctx.source), ctx.state.no_gradient, None
+        return ctx.gradients.of_source(ctx.source), ctx.gradients.forward.no_gradient, None
 
 
 class _Read(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, token: Tensor, state: TwoPhase) -> tuple[Tensor, Tensor]:
-        ctx.state, ctx.site = state, state.num_read
+    def forward(ctx: Any, token: Tensor, gradients: Gradients) -> tuple[Tensor, Tensor]:
+        ctx.gradients, ctx.site = gradients, gradients.forward.num_read
         ctx.set_materialize_grads(False)
-        out = state.mix(keep=ctx.needs_input_grad[0]).view(state.shape)
+        out = gradients.forward.mix(keep=ctx.needs_input_grad[0])
         ctx.save_for_backward(out)
         return out, token.view_as(token)
 
@@ -217,6 +227,5 @@ class _Read(torch.autograd.Function):
                 "depth routing has first derivatives only: differentiate it without create_graph"
             )
         (out,) = ctx.saved_tensors  # raises if the model changed what it read in place
-        state: TwoPhase = ctx.state
-        state.gradients.take(ctx.site, torch.zeros_like(out) if grad is None else grad)
-        return state.no_gradient, None
+        ctx.gradients.take(ctx.site, torch.zeros_like(out) if grad is None else grad)
+        return ctx.gradients.forward.no_gradient, None

@@ -1,5 +1,7 @@
 import copy
+import gc
 import re
+import weakref
 
 import pytest
 import torch
@@ -87,6 +89,23 @@ def test_models_in_one_process_do_not_meet():
     assert_close(second.gradients(), trained_once(Model("reference"), TOKENS.flip(1)))
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_nothing_waits_for_the_garbage_collector(backward):
+    """A cycle would keep a step's buffers, and in a CUDA graph's warm-up its autograd nodes, alive."""
+    history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
+    history.write(SOURCES[0])
+    loss = history.finish().sum()
+    if backward:
+        loss.backward()
+    forward = weakref.ref(history.whole_model.forward)
+    gc.disable()
+    try:
+        del history, loss
+        assert forward() is None
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("frozen", ["queries", "embedding.weight"])
 def test_frozen_parameters_leave_the_other_gradients_alone(frozen):
     model, reference = Model("two_phase"), Model("reference")
@@ -118,7 +137,7 @@ def test_without_gradients_nothing_is_kept(mode, implementation):
         history.write(source)
         torch.testing.assert_close(history.finish(), source)
     if history.whole_model is not None:
-        assert history.whole_model.kept == {}
+        assert history.whole_model.forward.kept == {}
 
 
 SOURCES = [torch.randn(3, WIDTH, generator=torch.Generator().manual_seed(n)).to(DEVICE) for n in range(2)]
@@ -284,7 +303,7 @@ def test_the_choice_is_told_with_its_reason(monkeypatch):
     source = torch.ones(2, 6)
     assert choose("auto", source, one_site=False).implementation == "reference"
     with pytest.raises(ValueError, match="'two_phase' cannot run: two_phase serves a whole model"):
-        choose("two_phase", source, one_site=True)
+        choose("two_phase", source.to(DEVICE), one_site=True)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
     assert choose("auto", source, one_site=False).reason == "the kernels need CUDA and the sources are on cpu"
     with pytest.raises(

@@ -42,7 +42,8 @@ GPU_CASES = [
     Case(37, 512, 4, 25, BF16),
     Case(130, 1024, 8, 49, BF16),
     Case(33, 1280, 8, 73, BF16),
-    Case(16, 4096, 32, 20, BF16, peaked=8.0),
+    Case(16, 4096, 32, 20, BF16),
+    Case(16, 1024, 8, 20, FP32, peaked=8.0),
     Case(65, 1024, 4, 20, BF16),
     Case(9, 1000, 5, 12, BF16),
     Case(15, 120, 3, 33, FP16),
@@ -140,8 +141,9 @@ def tolerances(case: Case, implementation: str, largest_logit: float) -> dict[st
     # autograd rounds a source's gradient twice at each of its reads, two_phase once at each block
     rounding = torch.finfo(case.dtype).eps / torch.finfo(torch.bfloat16).eps
     writes = len(partition(case.num_sites, 8)) if implementation == "two_phase" else 2 * case.num_sites
-    each = (2.0e-3 if case.tokens > 8 else 3.0e-3) * math.sqrt((writes + 2) / 2)  # few tokens scatter more
-    over_all = 3.5e-3 if implementation == "two_phase" else each
+    many = case.tokens * case.heads > 512  # few softmaxes scatter more
+    each = (2.0e-3 if many else 3.0e-3) * math.sqrt((writes + 2) / 2)
+    over_all = 3.5e-3 if implementation == "two_phase" and case.num_sites <= 73 else each
     allowed = {"out": 2.5e-3, "dv": over_all, "worst dv": each, "dq": 3e-3, "dg": 3e-3}
     return {name: rounding * value for name, value in allowed.items()}
 
@@ -166,16 +168,16 @@ def test_any_block_size_gives_the_same_to_rounding(block_sites):
     case = Case(21, 320, 2, 20) if GPU else Case(1, 34, 2, 8)
     ours, usual = whole_model(case, block_sites=block_sites), whole_model(case)
     for a, b in zip(ours.outputs + ours.gradients, usual.outputs + usual.gradients, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+        assert error(a, b.double()) < 4e-6
 
 
 @pytest.mark.usefixtures("poisoned")
 def test_one_site_at_a_time_gives_the_same_to_rounding():
     """What two_phase does with heads too wide for a tile of sources."""
     case = Case(21, 1280, 1, 20) if GPU else Case(1, 34, 2, 4)
-    ours, exact = whole_model(case, one_site=True), run(case, "reference")
-    for a, b in zip(ours.outputs + ours.gradients[:-1], exact.outputs + exact.gradients[:-2], strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+    ours, usual = whole_model(case, one_site=True), run(case, "reference")
+    for a, b in zip(ours.outputs + ours.gradients[:-1], usual.outputs + usual.gradients[:-2], strict=True):
+        assert error(a, b.double()) < 4e-6
 
 
 @pytest.mark.skipif(GPU and torch.cuda.get_device_capability() < (9, 0), reason="TMA needs a Hopper card")
