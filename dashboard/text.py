@@ -64,11 +64,13 @@ def compact(value: float | None) -> str:
 
 def setting(value: Any) -> str:
     """A value of an axis as one writes it in a sweep file: 5e-4, 8, mhar."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, float):
         return f"{value:.0f}" if value.is_integer() and abs(value) < 1e6 else _power(f"{value:g}")
     if isinstance(value, list | tuple):
         return ", ".join(map(setting, value))
-    return str(value)
+    return NOTHING if value is None else str(value)
 
 
 def _power(text: str) -> str:

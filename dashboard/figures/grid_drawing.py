@@ -76,15 +76,21 @@ def _heatmap(data: GridData) -> Any:
 
 
 def _values(data: GridData) -> Any:
-    """The number and n of each cell that has one, in the ink that reads on its colour."""
-    shown = [(c, ink) for c, ink in zip(data.cells, _inks(data), strict=True) if c.value is not None]
+    """What stands on each cell: its number and n, or how many seeds it has under the marker of its state."""
     size = 13 if len(data.columns) <= 5 else 11
+    known = [cell.value is not None for cell in data.cells]
+    colors = [
+        ink if has else LOOKS[_look(cell)][1]
+        for cell, ink, has in zip(data.cells, _inks(data), known, strict=True)
+    ]
     return go.Scatter(
-        x=[cell.column for cell, _ in shown],
-        y=[cell.row for cell, _ in shown],
-        text=[_label(data, cell) for cell, _ in shown],
+        x=[cell.column for cell in data.cells],
+        y=[cell.row if has else cell.row + 0.2 for cell, has in zip(data.cells, known, strict=True)],
+        text=[
+            _label(data, cell) if has else _count(cell) for cell, has in zip(data.cells, known, strict=True)
+        ],
         mode="text",
-        textfont={"size": size, "color": [ink for _, ink in shown]},
+        textfont={"size": size, "color": colors},
         hoverinfo="skip",
         showlegend=False,
     )
@@ -110,7 +116,7 @@ def _label(data: GridData, cell: GridCell) -> str:
 
 
 def _states(data: GridData) -> list[Any]:
-    """A marker and a word on each cell without a value; the legend names them."""
+    """A marker on each cell without a value; the legend names them."""
     traces = []
     for state, (symbol, color) in LOOKS.items():
         cells = [cell for cell in data.cells if cell.value is None and _look(cell) == state]
@@ -118,17 +124,14 @@ def _states(data: GridData) -> list[Any]:
             traces.append(
                 go.Scatter(
                     x=[cell.column for cell in cells],
-                    y=[cell.row - 0.08 for cell in cells],
-                    mode="markers+text",
+                    y=[cell.row - 0.12 for cell in cells],
+                    mode="markers",
                     marker={
                         "symbol": symbol,
                         "size": 11,
                         "color": color,
                         "line": {"width": 2, "color": color},
                     },
-                    text=[_count(cell, state) for cell in cells],
-                    textposition="bottom center",
-                    textfont={"size": 11, "color": color},
                     hovertext=[_hover(data, cell) for cell in cells],
                     hoverinfo="text",
                     name=state,
@@ -142,10 +145,9 @@ def _look(cell: GridCell) -> str:
     return cell.state if cell.state in LOOKS else "missing"
 
 
-def _count(cell: GridCell, state: str) -> str:
-    if state in ("diverged", "failed"):
-        return cell.note.partition(" of ")[0] + f" of {cell.planned}" if cell.note else ""
-    return f"0 of {cell.planned}" if cell.state == state else ""
+def _count(cell: GridCell) -> str:
+    lost = cell.note.partition(" of ")[0] if cell.state in ("diverged", "failed") else str(cell.n)
+    return f"<span style='font-size:0.82em'>{lost} of {cell.planned}</span>"
 
 
 def _outline(cell: GridCell, ink: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
     gaps = [b - a for a, b in zip(data.ticks, data.ticks[1:], strict=False)]
     # lines at the same H stand a little apart, so that their bars can be told from each other
     step = min([*gaps, 1.0]) * min(0.08, 0.3 / max(1, len(data.lines)))
+    hollow = not any(line.points for line in data.lines)
     traces: list[Any] = []
     for i, line in enumerate(data.lines):
         shift = (i - (len(data.lines) - 1) / 2) * step
@@ -23,7 +24,7 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
         vertical = theme.axis("Delta to control, nats", tickformat=".3~f", **zero)
     else:
         vertical = theme.axis("Validation loss, nats (tail mean)", tickformat=".3~f")
-    if not any(line.points for line in data.lines):
+    if hollow:
         vertical |= {"showticklabels": False, "showgrid": False, "zeroline": False, "title": {"text": ""}}
     else:
         vertical["range"] = vertical_range(data)
@@ -41,10 +42,11 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
             tickvals=data.ticks,
             ticktext=list(map(theme.plain, data.labels)),
             range=ends,
+            showgrid=not hollow,
         ),
         yaxis=vertical,
         hovermode="closest",
-        annotations=[] if any(line.points for line in data.lines) else [theme.NO_RESULT],
+        annotations=[theme.NO_RESULT] if hollow else [],
     )
 
 

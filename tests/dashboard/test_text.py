@@ -54,7 +54,8 @@ def test_p_values(p: float | None, written: str, equals: str) -> None:
         ("mhar", "mhar"),
         ((), ""),
         (("a.txt", "b.txt"), "a.txt, b.txt"),
-        (True, "True"),
+        (True, "true"),
+        (None, "—"),
     ],
 )
 def test_values_of_axes_as_in_a_sweep_file(value: object, written: str) -> None:

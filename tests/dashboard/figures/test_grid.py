@@ -60,11 +60,15 @@ def test_the_figure_draws_the_values_and_marks_the_best() -> None:
     assert values["text"] == [
         "<b>3.4200</b><br><span style='font-size:0.82em'><b>★</b> n = 3</span>",
         "3.3000<br><span style='font-size:0.82em'>n = 1 of 3</span>",
+        "<span style='font-size:0.82em'>1 of 2</span>",
+        "<span style='font-size:0.82em'>0 of 3</span>",
+        "<span style='font-size:0.82em'>3 of 3</span>",
     ]
-    assert [(t["name"], t["x"], [round(y) for y in t["y"]], t["text"]) for t in states] == [
-        ("diverged", [2], [0], ["1 of 2"]),
-        ("failed", [1], [1], ["3 of 3"]),
-        ("missing", [0], [1], ["0 of 3"]),
+    assert values["textfont"]["color"][2:] == [theme.DIVERGED, theme.MUTED, theme.FAILED]
+    assert [(t["name"], t["x"], [round(y) for y in t["y"]]) for t in states] == [
+        ("diverged", [2], [0]),
+        ("failed", [1], [1]),
+        ("missing", [0], [1]),
     ]
 
 
