@@ -14,7 +14,7 @@ from headcount import __version__
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 
-EVENT_KINDS = "submitted dispatched started evaluated requeued settled cancelled"
+EVENT_KINDS = "submitted dispatched started evaluated requeued settled cancelled imported"
 """Of the live stream: any of them fetches the page again."""
 
 STATIC = Path(__file__).parent / "static"
