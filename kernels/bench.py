@@ -109,8 +109,9 @@ def measure(name: str, shape: Shape, with_peers: bool, bandwidth: float) -> Iter
         forward, backward = times_of(case, partial(run, case))
         row: dict[str, object] = {"shape": name, "implementation": implementation}
         if implementation == "two_phase":
-            row["writes_ms"] = writes_of_two_phase(case)
-            forward -= row["writes_ms"]
+            writes = writes_of_two_phase(case)
+            row["writes_ms"] = writes
+            forward -= writes
         row |= {"forward_ms": forward, "backward_ms": backward, "total_ms": forward + backward}
         row["peak_gib"] = peak_gib(case, partial(run, case))
         if implementation in ("fused", "two_phase"):
