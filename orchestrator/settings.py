@@ -31,7 +31,7 @@ def load_settings() -> Settings:
     artifacts = Path(address).expanduser().absolute()
     _make_folder(artifacts, "HEADCOUNT_ARTIFACTS")
     url = os.environ.get("HEADCOUNT_DATABASE_URL") or f"sqlite:///{home / 'headcount.db'}"
-    return Settings(home, _with_driver(url), artifacts)
+    return Settings(home, with_driver(url, "HEADCOUNT_DATABASE_URL"), artifacts)
 
 
 def _make_folder(folder: Path, variable: str) -> None:
@@ -48,14 +48,14 @@ def _make_folder(folder: Path, variable: str) -> None:
         )
 
 
-def _with_driver(url: str) -> str:
-    """PostgreSQL is reached through psycopg 3, however the URL is written."""
+def with_driver(url: str, name: str) -> str:
+    """PostgreSQL is reached through psycopg 3, however the URL called `name` is written."""
     scheme, separator, rest = url.partition("://")
     if scheme in ("postgres", "postgresql"):
         return f"postgresql+psycopg://{rest}"
     if not separator or scheme not in ("sqlite", "postgresql+psycopg"):
         raise UserError(
-            f"HEADCOUNT_DATABASE_URL begins with {scheme[:20]!r}; expected sqlite:///PATH or "
+            f"{name} begins with {scheme[:20]!r}; expected sqlite:///PATH or "
             "postgresql://USER:PASSWORD@HOST/DATABASE"
         )
     return url

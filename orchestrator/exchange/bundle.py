@@ -1,0 +1,195 @@
+"""A bundle: one sweep as one file, with its YAML, its jobs, their attempts, curves and measurements.
+
+A gzipped tar archive that any tool opens. `manifest.json` comes first and holds the SHA-256 and the number of
+rows of every other member; `sweep.yaml` is the file as submitted; `tables/*.jsonl` hold one row a line.
+Checkpoints and logs stay where they are. Gzip, since Python has it everywhere: Zstandard is in its library
+only from 3.14. The same results always make the same bytes.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from sqlalchemy import Select, Table, select
+from sqlalchemy.orm import Session
+
+from headcount import __version__
+from headcount.orchestrator.exchange.rows import Row, from_line, read_rows, to_line
+from headcount.orchestrator.overview import find_sweep
+from headcount.orchestrator.store.migrations.upgrade import HEAD
+from headcount.orchestrator.store.models import Base, Sweep
+from headcount.trainer.errors import UserError
+
+SUFFIX = ".tar.gz"
+FORMAT = 1
+"""Raised when a bundle means something else; an older Headcount then refuses it."""
+
+MANIFEST, YAML = "manifest.json", "sweep.yaml"
+
+TABLES = ("dataset", "sweep", "cell", "job", "sweep_job", "attempt", "evaluation", "progress", "measurement")
+"""In an order in which they can be stored."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a bundle holds."""
+
+    file: Path
+    sha256: str
+    rows: dict[str, int]
+    """By table."""
+
+
+def write_bundle(session: Session, name: str, file: Path) -> Written:
+    """Write the sweep called `name` to `file`, whole or not at all. Raises `UserError` where it cannot."""
+    sweep = find_sweep(session, name)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / YAML).write_text(sweep.yaml, encoding="utf-8")
+        rows = {}
+        for table in TABLES:
+            with open(_member(folder, table), "w", encoding="utf-8", newline="\n") as out:
+                count = 0
+                for row in read_rows(session, _rows_of(sweep, Base.metadata.tables[table])):
+                    out.write(to_line(row))
+                    count += 1
+            rows[table] = count
+        members = [YAML, *(f"{table}.jsonl" for table in TABLES)]
+        manifest = {
+            "format": FORMAT,
+            "headcount": __version__,
+            "schema": HEAD,
+            "sweep": sweep.name,
+            "version": sweep.version,
+            "rows": rows,
+            "sha256": {member: _sha256(folder / member) for member in members},
+        }
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
+        return Written(file, _pack(folder, [MANIFEST, *members], file), rows)
+
+
+def _rows_of(sweep: Sweep, table: Table) -> Select[Any]:
+    """What of a table belongs to the sweep, in the order of its key."""
+    tables = Base.metadata.tables
+    wishes = tables["sweep_job"]
+    jobs = select(wishes.c.job_id).where(wishes.c.sweep_id == sweep.id)
+    query = select(*table.c).order_by(*table.primary_key.columns)
+    if table.name == "dataset":
+        prints = select(tables["job"].c.fingerprint).where(tables["job"].c.id.in_(jobs))
+        return query.where(table.c.fingerprint.in_(prints))
+    if table.name in ("sweep", "job"):
+        return query.where(table.c.id.in_(jobs) if table.name == "job" else table.c.id == sweep.id)
+    if "sweep_id" in table.c:
+        return query.where(table.c.sweep_id == sweep.id)
+    return query.where(table.c.job_id.in_(jobs))
+
+
+def _member(folder: Path, table: str) -> Path:
+    return folder / f"{table}.jsonl"
+
+
+def _sha256(file: Path) -> str:
+    with open(file, "rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _pack(folder: Path, members: list[str], file: Path) -> str:
+    partial = file.with_name(f".{file.name}.partial")
+    try:
+        with (
+            open(partial, "wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            for member in members:
+                entry = tarfile.TarInfo(member if member in (MANIFEST, YAML) else f"tables/{member}")
+                entry.size, entry.mode = (folder / member).stat().st_size, 0o644
+                with open(folder / member, "rb") as content:
+                    archive.addfile(entry, content)
+        digest = _sha256(partial)
+        os.replace(partial, file)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UserError(f"cannot write {file}: {error.strerror or error}") from error
+    return digest
+
+
+class Bundle:
+    """An opened bundle whose every member has the hash that its manifest states."""
+
+    def __init__(self, file: Path, folder: Path, manifest: dict[str, Any]) -> None:
+        self.file = file
+        self.sweep: str = manifest["sweep"]
+        self.sha256 = _sha256(file)
+        self._folder = folder
+        self._rows: dict[str, int] = manifest["rows"]
+
+    def rows(self, table: str) -> Iterator[Row]:
+        """The rows of a table, in the order of its key. Raises `UserError` for what is no row of it."""
+        count = 0
+        with open(_member(self._folder, table), encoding="utf-8") as lines:
+            for count, line in enumerate(lines, 1):
+                try:
+                    yield from_line(Base.metadata.tables[table], line)
+                except ValueError as error:
+                    raise UserError(f"{self.file}: tables/{table}.jsonl:{count}: {error}") from error
+        if count != self._rows[table]:
+            raise UserError(f"{self.file}: {table} has {count} rows where {self._rows[table]} are stated")
+
+
+def unpack(file: Path, folder: Path) -> Bundle:
+    """Unpack a bundle into an empty folder, and check it. Raises `UserError` for anything else than a bundle.
+
+    Only members with a known name are written, under names of our own.
+    """
+    try:
+        with open(file, "rb") as raw, tarfile.open(fileobj=raw, mode="r:gz") as archive:
+            for entry in archive:
+                name = entry.name.removeprefix("tables/")
+                content = archive.extractfile(entry)
+                if content is None or name not in (MANIFEST, YAML, *(f"{t}.jsonl" for t in TABLES)):
+                    raise UserError(f"{file} is not a sweep's bundle: it holds {entry.name[:100]!r}")
+                with open(folder / name, "wb") as out:
+                    _copy(content, out)
+    except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as error:
+        raise UserError(
+            f"{file} is torn, or not a sweep's bundle ({error}); 'headcount export SWEEP' makes one"
+        ) from error
+    except OSError as error:
+        raise UserError(f"cannot read {file}: {error.strerror or error}") from error
+    return Bundle(file, folder, _checked_manifest(file, folder))
+
+
+def _copy(content: IO[bytes], out: IO[bytes]) -> None:
+    while block := content.read(io.DEFAULT_BUFFER_SIZE * 16):
+        out.write(block)
+
+
+def _checked_manifest(file: Path, folder: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        form, schema = int(manifest["format"]), str(manifest["schema"])
+        hashes, rows = dict(manifest["sha256"]), dict(manifest["rows"])
+        str(manifest["sweep"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} is not a sweep's bundle: it has no {MANIFEST} that we can read") from error
+    if form > FORMAT or schema > HEAD:
+        raise UserError(
+            f"{file} was written by a newer Headcount (format {form}, schema {schema}; this one reads "
+            f"{FORMAT} and {HEAD}); upgrade this one"
+        )
+    for member in (YAML, *(f"{table}.jsonl" for table in TABLES)):
+        if member not in hashes or member.removesuffix(".jsonl") not in {*rows, YAML}:
+            raise UserError(f"{file}: its manifest does not state {member}")
+        if not (folder / member).exists() or _sha256(folder / member) != hashes[member]:
+            raise UserError(f"{file}: {member} is not what the manifest states; export the sweep again")
+    return manifest

@@ -1,0 +1,92 @@
+"""The commands `export`, `import` and `db`; each imports what it needs when it works."""
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("sweep")
+@click.option("--out", type=click.Path(path_type=Path), help="The file to write.  [default: SWEEP.tar.gz]")
+def export(sweep: str, out: Path | None) -> None:
+    """Write SWEEP as one file: its YAML, jobs, attempts, curves and measurements.
+
+    'headcount import' reads it back, here or elsewhere.
+    """
+    from headcount.orchestrator.exchange.bundle import SUFFIX, write_bundle
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+
+    with open_store(load_settings()).read() as session:
+        written = write_bundle(session, sweep, out or Path(f"{sweep}{SUFFIX}"))
+    counts = ", ".join(f"{written.rows[t]} {t}s" for t in ("job", "attempt", "evaluation"))
+    click.echo(f"{written.file}: {counts}; SHA-256 {written.sha256}")
+
+
+@click.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", help="Import under another name than the sweep's own.")
+def import_results(file: Path, name: str | None) -> None:
+    """Read the results in FILE into the store: a sweep that 'headcount export' wrote.
+
+    What the store has already stays as it is, and importing twice changes nothing.
+    """
+    from headcount.orchestrator.exchange.importing import import_bundle
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+
+    found = import_bundle(open_store(load_settings()), file, name)
+    click.echo(
+        f"{found.sweep}: {found.new} jobs new, {found.completed} completed, {found.kept} kept as they were"
+    )
+    if found.unsettled:
+        click.echo(f"{found.unsettled} have no outcome yet: 'headcount run {found.sweep}' trains them")
+
+
+globals()["import"] = import_results  # the command's name is a word of Python
+
+
+@click.group()
+def db() -> None:
+    """Keep the store: its schema, its soundness, a copy of it."""
+
+
+@db.command()
+def upgrade() -> None:
+    """Bring the store to the newest schema, as every command does that uses it."""
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+    from headcount.orchestrator.store.migrations.upgrade import HEAD
+
+    store = open_store(load_settings())
+    click.echo(f"{store.engine.url.render_as_string()}: schema {HEAD}, the newest")
+
+
+@db.command()
+def check() -> None:
+    """Look for what is wrong with the store. Exits with 1 where something is."""
+    from headcount.orchestrator.exchange.checking import check_store
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+
+    store = open_store(load_settings())
+    problems = check_store(store)
+    for problem in problems:
+        click.echo(problem)
+    click.echo(f"{store.engine.url.render_as_string()}: {len(problems) or 'no'} problems")
+    sys.exit(1 if problems else 0)
+
+
+@db.command()
+@click.argument("url")
+def copy(url: str) -> None:
+    """Copy the store, every row of it, to the empty store at URL: sqlite:///PATH or postgresql://…"""
+    from headcount.orchestrator.exchange.copying import copy_store
+    from headcount.orchestrator.settings import load_settings, with_driver
+    from headcount.orchestrator.store import open_store
+
+    source, target = open_store(load_settings()), open_store(with_driver(url, "URL"))
+    counts = copy_store(source, target)
+    click.echo(f"{target.engine.url.render_as_string()}: {sum(counts.values())} rows copied and compared")
+    click.echo("Set HEADCOUNT_DATABASE_URL to use it.")

@@ -1,0 +1,57 @@
+"""`headcount export`, `import` and `db` as a user runs them."""
+
+from pathlib import Path
+
+import pytest
+from builders import build_sweep
+from homes import Home
+
+from headcount.orchestrator.store import open_store
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """A home with one finished sweep."""
+    made = Home(tmp_path / "home", {})
+    made.folder.mkdir()
+    store = open_store(f"sqlite:///{made.folder / 'headcount.db'}")
+    with store.write() as session:
+        build_sweep(session, kv_heads=(1,), heads=(1, 2, 4))
+    store.close()
+    return made
+
+
+def test_a_sweep_moves_to_another_home_and_its_table_with_it(home: Home, tmp_path: Path) -> None:
+    done = home.headcount("export", "head-count")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("head-count.tar.gz: 12 jobs, 12 attempts, 492 evaluations; SHA-256 ")
+    other = Home(tmp_path / "other", {})
+    first, second = (other.headcount("import", str(tmp_path / "head-count.tar.gz")) for _ in range(2))
+    assert first.stdout == "head-count: 12 jobs new, 0 completed, 0 kept as they were\n"
+    assert second.stdout == "head-count: 0 jobs new, 0 completed, 12 kept as they were\n"
+    table = other.headcount("table", "head-count").stdout.splitlines()
+    assert table[:-2] == home.headcount("table", "head-count").stdout.splitlines()[:-2]
+
+
+def test_mistakes_are_one_line(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "notes.tar.gz").write_text("milk")
+    for command, message in (
+        (("export", "head-cuont"), "no sweep 'head-cuont'; did you mean 'head-count'?"),
+        (("import", "notes.tar.gz"), "notes.tar.gz is torn, or not a sweep's bundle"),
+        (("db", "copy", "mysql://there"), "URL begins with 'mysql'; expected sqlite:///PATH"),
+        (("db", "copy", f"sqlite:///{home.folder / 'headcount.db'}"), "is not empty: it has rows of"),
+    ):
+        done = home.headcount(*command)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+        assert message in done.stderr
+
+
+def test_a_store_is_kept(home: Home, tmp_path: Path) -> None:
+    assert "schema" in home.headcount("db", "upgrade").stdout
+    sound = home.headcount("db", "check")
+    assert (sound.returncode, sound.stdout.strip().endswith("no problems")) == (0, True)
+    copied = home.headcount("db", "copy", f"sqlite:///{tmp_path / 'copy.db'}")
+    assert (copied.returncode, copied.stderr) == (0, "")
+    assert "rows copied and compared" in copied.stdout
+    moved = Home(home.folder, {"HEADCOUNT_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"})
+    assert moved.headcount("table", "head-count").stdout == home.headcount("table", "head-count").stdout
