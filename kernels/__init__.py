@@ -3,6 +3,14 @@
 from headcount.kernels.choice import IMPLEMENTATIONS, Choice
 from headcount.kernels.definition import route_by_definition, routing_weights
 from headcount.kernels.history import DepthHistory
-from headcount.kernels.routing import route
+from headcount.kernels.routing import route, route_groups
 
-__all__ = ["IMPLEMENTATIONS", "Choice", "DepthHistory", "route", "route_by_definition", "routing_weights"]
+__all__ = [
+    "IMPLEMENTATIONS",
+    "Choice",
+    "DepthHistory",
+    "route",
+    "route_by_definition",
+    "route_groups",
+    "routing_weights",
+]

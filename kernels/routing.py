@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from headcount.kernels.choice import choose
@@ -40,6 +41,39 @@ def route(
 
         return route_fused(sources, folded, heads, eps)
     return route_reference(sources, folded, heads, eps)
+
+
+def route_groups(
+    sources: Sequence[Tensor],
+    queries: Tensor,
+    key_weight: Tensor,
+    *,
+    eps: float = 1e-6,
+    logit_scale: float = 1.0,
+    implementation: str = "auto",
+) -> Tensor:
+    """What a site reads for each of G groups: [..., G, d], each group's mixture over the full width.
+
+    queries: [G, d]; each is the query of a `route` with one head, and all share key_weight [d]. Every
+    source is loaded once for all groups (`fused`); the other arguments, the errors and the equation are
+    those of `route`.
+    """
+    if queries.dim() != 2 or (sources and queries.shape[-1:] != sources[0].shape[-1:]):
+        raise ValueError(
+            f"queries must be of shape [groups, d] with the sources' d, got {list(queries.shape)}"
+        )
+    check_arguments(sources, queries[0], key_weight, 1)
+    chosen = choose(implementation, sources[0], one_site=True).implementation
+    if chosen == "fused":
+        from headcount.kernels.groups import fits, route_groups_fused
+
+        if fits(*queries.shape):
+            return route_groups_fused(sources, fold(queries, key_weight, logit_scale, sources[0]), eps)
+    reads = [
+        route(sources, query, key_weight, 1, eps=eps, logit_scale=logit_scale, implementation=chosen)
+        for query in queries.unbind(0)
+    ]
+    return torch.stack(reads, dim=-2)
 
 
 def fold(query: Tensor, key_weight: Tensor, logit_scale: float, source: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ Start: as `mhar`, the additive stream's up to the norms' eps.
 import torch
 from torch import Tensor, nn
 
-from headcount.kernels import route, routing_weights
+from headcount.kernels import route_groups, routing_weights
 from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
@@ -67,10 +67,7 @@ class Stream(RoutedStream):
         if site % 2 or site == len(self.queries) - 1:
             return self.route(state, site)
         key_weight, scale = self.key_weights[site], self.logit_scale
-        return torch.stack(
-            [route(state, q, key_weight, 1, eps=self.eps, logit_scale=scale) for q in self._groups(site)],
-            dim=-2,
-        )
+        return route_groups(state, self._groups(site), key_weight, eps=self.eps, logit_scale=scale)
 
     def attend(self, state: State, site: int, attention: Attention, rotation: Tensor) -> Tensor:
         x = attention.norm(self.read(state, site))
