@@ -10,6 +10,7 @@ import uvicorn
 from builders import build_sweep
 from playwright.sync_api import Page
 
+from headcount.api.routes.events import Streams
 from headcount.api.service import listen
 from headcount.dashboard.pages import create_service
 from headcount.orchestrator.settings import Settings
@@ -24,7 +25,7 @@ class Service:
 
     url: str
     store: Store
-    open_streams: Callable[[], int]
+    streams: Streams
 
 
 @contextmanager
@@ -38,9 +39,7 @@ def serving(folder: Path, fill: Callable[[Store], None]) -> Iterator[Service]:
     thread = threading.Thread(target=server.run, kwargs={"sockets": [address]})
     thread.start()
     try:
-        yield Service(
-            f"http://127.0.0.1:{address.getsockname()[1]}", store, lambda: int(app.state.streams.open)
-        )
+        yield Service(f"http://127.0.0.1:{address.getsockname()[1]}", store, app.state.streams)
     finally:
         app.state.streams.stopping = True
         server.should_exit = True

@@ -7,6 +7,7 @@ from browser_service import OpenPage, Service, fill, serving
 from playwright.sync_api import Page, expect
 from sqlalchemy import select
 
+from headcount.api.routes.events import MAX_STREAMS
 from headcount.orchestrator.store.journal import announce_job
 from headcount.orchestrator.store.models import Job
 
@@ -43,7 +44,7 @@ def test_a_result_appears_without_a_reload(open_page: OpenPage, service: Service
     expect(page.locator("#heads-loss")).not_to_have_attribute("aria-label", before or "")
     expect(page.get_by_text("Data version 8.").first).to_be_visible()
     assert page.evaluate("window.notReloaded")
-    assert service.open_streams() == 1
+    assert service.streams.open == 1
 
 
 def test_the_list_follows_too(open_page: OpenPage, service: Service) -> None:
@@ -103,6 +104,20 @@ def test_a_paused_page_stands_still_until_it_goes_on(open_page: OpenPage, servic
     expect(page.locator("main")).not_to_contain_text("3.1111")
     button.click()
     expect(page.locator("main")).to_contain_text("3.1111")
+
+
+def test_without_a_free_stream_the_page_asks_by_itself(
+    open_page: OpenPage, service: Service, faults: list[str]
+) -> None:
+    service.streams.open = MAX_STREAMS
+    page = open_page(service.url + SWEEP)
+    expect(page.locator("[data-live-name]")).to_have_text("polling")
+    finish_one(service, 3.1111)
+    expect(page.locator("main")).to_contain_text("3.1111", timeout=20_000)
+    # the browser reports the refused stream by itself
+    assert [fault for fault in faults if "503" not in fault] == []
+    faults.clear()
+    service.streams.open = 0
 
 
 def test_a_storm_of_events_fetches_seldom(open_page: OpenPage, service: Service) -> None:
