@@ -26,6 +26,8 @@ class Choice:
     """The measure on the figures, and one value of every further axis."""
 
     measure: Measure
+    lines: str | None
+    """The axis that makes the lines of the curve, and the rows of the grid."""
     filters: tuple[Filter, ...]
     constant: tuple[str, ...]
     """Axes of one value: said once, and left out of every name."""
@@ -52,8 +54,11 @@ def choose(table: AblationTable, curve: HeadCurve | None, query: Mapping[str, st
     cell lies: that cell is on the page that opens.
     """
     measure = _measure(table, query)
+    lines = _lines(table, curve)
     filters = []
-    for axis in _filtered(table, curve):
+    for axis in _varied(table):
+        if axis in (lines, curve and curve.axis):
+            continue
         values = tuple(text.setting(value) for value in table.axes[axis])
         chosen = query.get(axis) or _default(table, axis, values)
         if chosen not in values:
@@ -63,7 +68,7 @@ def choose(table: AblationTable, curve: HeadCurve | None, query: Mapping[str, st
     for name in query:
         if name not in known:
             raise QueryError(f"this page knows no {name!r}; {nearest(name, known)}")
-    return Choice(measure, tuple(filters), constant_axes(table))
+    return Choice(measure, lines, tuple(filters), constant_axes(table))
 
 
 def constant_axes(table: AblationTable) -> tuple[str, ...]:
@@ -82,15 +87,14 @@ def _measure(table: AblationTable, query: Mapping[str, str]) -> Measure:
     raise QueryError(f"y is {asked!r}; {nearest(asked, ('loss', 'delta'))}")
 
 
-def _filtered(table: AblationTable, curve: HeadCurve | None) -> list[str]:
-    """The axes neither across nor making the lines; these are the KV heads', else the first axis' left."""
-    others = [
-        axis
-        for axis, values in table.axes.items()
-        if len(values) > 1 and (curve is None or axis != curve.axis)
-    ]
-    lines = KV_HEADS if KV_HEADS in others else next(iter(others), None)
-    return [axis for axis in others if axis != lines]
+def _varied(table: AblationTable) -> list[str]:
+    return [axis for axis, values in table.axes.items() if len(values) > 1]
+
+
+def _lines(table: AblationTable, curve: HeadCurve | None) -> str | None:
+    """The axis that makes the lines: the KV heads where they vary, else the first that is not across."""
+    others = [axis for axis in _varied(table) if curve is None or axis != curve.axis]
+    return KV_HEADS if KV_HEADS in others else next(iter(others), None)
 
 
 def _default(table: AblationTable, axis: str, values: tuple[str, ...]) -> str:

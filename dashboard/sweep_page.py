@@ -141,7 +141,7 @@ def _head_figure(table: AblationTable, curve: HeadCurve, choice: Choice, measure
 
 def _grid_figures(table: AblationTable, choice: Choice, measure: Measure) -> list[Figure]:
     try:
-        squares = grid(table)
+        squares = grid(table, rows=choice.lines)
     except QueryError:  # one axis has no grid
         return []
     figures: list[Figure] = []
@@ -152,7 +152,8 @@ def _grid_figures(table: AblationTable, choice: Choice, measure: Measure) -> lis
         figures.append(
             Figure(
                 id=f"grid-{measure}" + (f"-{len(figures)}" if figures else ""),
-                title=f"{'Delta' if measure == 'delta' else 'Loss'} of every cell",
+                title=f"{'Delta' if measure == 'delta' else 'Loss'} of every cell"
+                + (f", {text.settings(panel.settings, choice.fixed)}" if figures else ""),
                 drawn=grid_figure(data),
                 summary=grids.grid_summary(data),
                 caption=_caption(table, choice, "★ lowest mean loss of those with the most seeds", []),

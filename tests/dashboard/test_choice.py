@@ -24,6 +24,7 @@ def test_the_default_is_the_delta_at_the_learning_rate_of_the_best_cell(table: A
     assert choice.query() == "y=delta&train.peak_lr=5e-4"
     assert [(f.axis, f.values, f.chosen) for f in choice.filters] == [(LR, ("5e-4", "1e-3"), "5e-4")]
     assert choice.fixed == (LR,)
+    assert choice.lines == "model.kv_heads"
 
 
 def test_a_complete_query_is_its_own_completion(table: AblationTable) -> None:
@@ -43,6 +44,18 @@ def test_an_axis_of_one_value_is_said_once(session: Session) -> None:
     choice = chosen(table)
     assert (choice.filters, choice.constant) == ((), (LR,))
     assert choice.query() == "y=delta"
+
+
+def test_without_kv_heads_the_first_axis_left_makes_the_lines(table: AblationTable) -> None:
+    """An axis of one value never does, wherever it stands in the file."""
+    axes = {"data.source": ("x",), **{a: v for a, v in table.axes.items() if a != "model.kv_heads"}}
+    rows = tuple(
+        replace(r, settings=r.settings | {"data.source": "x"})
+        for r in table.rows
+        if r.settings["model.kv_heads"] == 4
+    )
+    choice = chosen(replace(table, axes=axes, rows=rows))
+    assert (choice.lines, choice.filters, choice.constant) == (LR, (), ("data.source",))
 
 
 def test_without_controls_the_loss_is_shown(table: AblationTable) -> None:
