@@ -1,6 +1,4 @@
-"""The backward of the `two_phase` implementation: gradients gathered in place, in the order the token
-forces.
-"""
+"""The backward of the `two_phase` implementation: gradients are gathered in place."""
 
 from typing import TYPE_CHECKING
 
@@ -18,9 +16,7 @@ if TYPE_CHECKING:
 
 
 class Gradients:
-    """The backward of one pass: sites in descending order, and after each the source that only later
-    sites read.
-    """
+    """The backward of one pass: sites in descending order, each followed by the source written before it."""
 
     def __init__(self, forward: "Forward") -> None:
         self.forward = forward
@@ -94,12 +90,9 @@ class Gradients:
     def of_queries(self) -> Tensor:
         """Finish the gradient of the folded queries [N, d], and let go of all buffers."""
         fwd = self.forward
-        if self.next_site is None:
-            return torch.zeros_like(fwd.queries, dtype=torch.float32)
         if not fwd.launch.one_site:
             self.run_deferred(fwd.blocks[0])
-        # site 0 has one source, of weight 1 whatever the query: exactly zero, where the kernel leaves
-        # rounding
+        # site 0 has one source, of weight 1 whatever the query: zero, where the kernel leaves rounding
         self.of_folded[0] = 0
         total = self.of_folded
         fwd.kept.clear()

@@ -77,9 +77,14 @@ class DepthHistory:
 
     @property
     def sources(self) -> list[Tensor]:
-        """What the next site would read over, oldest first; without gradients where two_phase holds them."""
+        """What the next site would read over, oldest first; without gradients where two_phase holds them.
+
+        Raises RuntimeError after two_phase's backward, which lets go of them.
+        """
         if self.whole_model is None:
             return list(self._sources)
+        if not hasattr(self.whole_model.forward, "sources"):
+            raise RuntimeError("the sources are gone: two_phase lets go of them in its backward")
         return [row.view(self.kind[0]) for row in self.whole_model.forward.sources[: self.num_written]]
 
     def write(self, source: Tensor) -> None:

@@ -126,6 +126,26 @@ def test_checkpointed_sublayers_train_the_same():
     assert_close(trained_once(model), trained_once(Model("reference")))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo looks
+def test_compiled_sublayers_train_the_same():
+    model = Model("two_phase")
+    for sublayer in model.sublayers:
+        sublayer.compile(backend="aot_eager", fullgraph=True)
+    assert_close(trained_once(model), trained_once(Model("reference")))
+
+
+def test_distributed_data_parallel_trains_the_same(tmp_path):
+    backend = "nccl" if DEVICE == "cuda" else "gloo"
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
+    try:
+        model = Model("two_phase")
+        nn.parallel.DistributedDataParallel(model)(TOKENS).backward()
+        assert_close(model.gradients(), trained_once(Model("reference")))
+    finally:
+        torch.distributed.destroy_process_group()
+
+
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("implementation", ["fused", "two_phase"])
 def test_without_gradients_nothing_is_kept(mode, implementation):
@@ -171,6 +191,14 @@ def test_sources_are_what_the_next_site_would_read_over(implementation):
     history.read()
     history.write(written[1])
     assert all(torch.equal(a, b) for a, b in zip(history.sources, written, strict=True))
+
+
+def test_sources_are_gone_after_the_backward_of_two_phase():
+    history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
+    history.write(SOURCES[0])
+    history.finish().sum().backward()
+    with pytest.raises(RuntimeError, match="the sources are gone"):
+        history.sources  # noqa: B018
 
 
 def test_blocks_of_one_sublayer_are_full_routing():
