@@ -22,6 +22,7 @@ COMMANDS = {
     "table": "headcount.api.commands",
     "report": "headcount.dashboard.commands",
     "serve": "headcount.dashboard.commands",
+    "data": "headcount.trainer.commands",
     "bench": "headcount.kernels.commands",
 }
 """The module of each command, imported only when the command is used: `headcount status` loads no torch."""

@@ -6,9 +6,12 @@ import sys
 import pytest
 
 SERVICES = ["ray", "sqlalchemy", "alembic", "fastapi", "plotly", "pydantic", "click", "yaml", "rich", "scipy"]
+DATA = ["pyarrow", "tokenizers", "tiktoken", "fsspec"]
 TORCH_FREE = [
     "config",
     "data",
+    "data.building",
+    "data.registration",
     "errors",
     "events",
     "execution",
@@ -44,7 +47,7 @@ def test_training_needs_torch_and_numpy_alone() -> None:
 
 def test_planning_needs_no_torch() -> None:
     names = [f"headcount.trainer.{name}" for name in TORCH_FREE]
-    imports(["headcount.trainer", *names], [*SERVICES, "torch", "triton"])
+    imports(["headcount.trainer", *names], [*SERVICES, *DATA, "torch", "triton"])
 
 
 def test_the_block_blocks() -> None:

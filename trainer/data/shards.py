@@ -13,7 +13,11 @@ from headcount.trainer.errors import UserError, nearest
 
 SHARD_TOKENS = 100_000_000
 
-TOKEN_TYPES: dict[str, np.dtype[Any]] = {"uint8": np.dtype("u1"), "uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
+TOKEN_TYPES: dict[str, np.dtype[Any]] = {
+    "uint8": np.dtype("u1"),
+    "uint16": np.dtype("<u2"),
+    "uint32": np.dtype("<u4"),
+}
 
 HEADER_BYTES = 1024
 """Of llm.c: 256 int32, of which the first three are a magic number, the version and the count of tokens."""
@@ -47,10 +51,12 @@ def llmc_header(path: Path) -> tuple[str, int] | None:
     Raises `UserError` for a version that is not known.
     """
     with open(path, "rb") as file:
-        head = np.frombuffer(file.read(12), dtype="<i4")
-    if len(head) < 3 or head[0] not in {magic for magic, _ in _LLMC}:
+        start = file.read(12)
+    if len(start) < 12:
         return None
-    magic, version, tokens = map(int, head)
+    magic, version, tokens = map(int, np.frombuffer(start, dtype="<i4"))
+    if magic not in {known for known, _ in _LLMC}:
+        return None
     if (magic, version) not in _LLMC:
         expected = " or ".join(str(v) for m, v in _LLMC if m == magic)
         raise UserError(f"{path} is of version {version} of llm.c's format; expected {expected}")

@@ -42,23 +42,27 @@ def find_source(config: DataConfig) -> Source:
 
 
 def _text_files(entries: tuple[str, ...]) -> tuple[Path, ...]:
-    """Files as they are, folders walked, patterns expanded; in the order given, sorted within each."""
-    found: dict[Path, None] = {}
-    for entry in entries:
-        path = Path(entry).expanduser()
-        if path.is_file():
-            matches = [path]
-        elif path.is_dir():
-            matches = list(_walk(path, set()))
-        elif glob.has_magic(entry):
-            matches = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if os.path.isfile(p)]
-        else:
-            raise FieldError("data.text", f"{entry} does not exist{_nearest_existing(path)}")
-        if not matches:
-            what = "a folder without files" if path.is_dir() else "a pattern that matches no file"
-            raise FieldError("data.text", f"{entry} is {what}; expected UTF-8 text files")
-        found.update(dict.fromkeys(match.resolve() for match in matches))
-    return tuple(found)
+    try:
+        return tuple(dict.fromkeys(path.resolve() for entry in entries for path in find_local(entry)))
+    except UserError as error:
+        raise FieldError("data.text", str(error)) from error
+
+
+def find_local(entry: str) -> list[Path]:
+    """The files of a path, a folder or a glob, sorted. Raises `UserError` where there are none."""
+    path = Path(entry).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        found = list(_walk(path, set()))
+    elif glob.has_magic(entry):
+        found = [Path(p) for p in sorted(glob.glob(str(path), recursive=True)) if os.path.isfile(p)]
+    else:
+        raise UserError(f"{entry} does not exist{_nearest_existing(path)}")
+    if not found:
+        what = "a folder without files" if path.is_dir() else "a pattern that matches no file"
+        raise UserError(f"{entry} is {what}; expected UTF-8 text files")
+    return found
 
 
 def _walk(folder: Path, skipped: set[str]) -> Iterator[Path]:
