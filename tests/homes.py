@@ -17,8 +17,8 @@ SWEEP = """
 name: small
 job:
   model: {{scale: nano, residual: mhar}}
-  data: {{text: {text}}}
-  train: {{steps: {steps}, eval_every: 5, eval_windows: 4}}
+  data: {{text: {text}, context: 64}}
+  train: {{steps: {steps}, batch_tokens: 256, eval_every: 5, eval_windows: 4}}
 axes:
   model.routing_heads: [1, 2]
 """

@@ -17,7 +17,7 @@ from headcount.trainer.data import open_dataset, prepare
 from headcount.trainer.events import Result
 from headcount.trainer.loop import train
 
-STEPS = 60
+STEPS = 120
 
 
 @pytest.fixture
