@@ -1,7 +1,7 @@
 """The depth history of a model's forward pass: sources are written, sites read them."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from headcount.kernels.choice import Choice, check_name, choose
 from headcount.kernels.definition import check_heads
-from headcount.kernels.reference import route_reference
+from headcount.kernels.reference import inverse_rms, route_reference
 from headcount.kernels.routing import fold
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class DepthHistory:
         self.num_sites, self.width = shape
         self.num_written = self.num_read = 0
         self._sources: list[Tensor] = []
+        self._norms: list[Tensor] = []
+        self.route_fused: Callable[[Sequence[Tensor], Tensor, int, float], Tensor] | None = None
         self.whole_model: TwoPhase | None = None
         self.summed = 0
         self.choice: Choice | None = None
@@ -131,7 +133,11 @@ class DepthHistory:
         self.num_read += 1
         if self.whole_model is not None:
             return self.whole_model.read()
-        return self.read_one(self._sources, self.folded[site], self.heads, self.eps)
+        if self.route_fused is not None:
+            return self.route_fused(self._sources, self.folded[site], self.heads, self.eps)
+        del self._norms[len(self._sources) - 1 :]  # of a running sum that has changed
+        self._norms += [inverse_rms(source, self.eps) for source in self._sources[len(self._norms) :]]
+        return route_reference(self._sources, self._norms, self.folded[site], self.heads)
 
     def finish(self) -> Tensor:
         """What the last site reads, before the final norm and the head.
@@ -159,14 +165,13 @@ class DepthHistory:
         if self.choice.implementation == "reference":
             pairs = zip(_rows(self.queries), _rows(self.key_weights), strict=True)
             self.folded = [fold(query, weight, self.logit_scale, source) for query, weight in pairs]
-            self.read_one = route_reference
             return
         folded = fold(_matrix(self.queries), _matrix(self.key_weights), self.logit_scale, source)
         if self.choice.implementation == "fused":
             from headcount.kernels.fused import route_fused
 
             self.folded = list(folded.unbind(0))
-            self.read_one = route_fused
+            self.route_fused = route_fused
         else:
             from headcount.kernels.two_phase import TwoPhase
 

@@ -12,12 +12,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from headcount.kernels.definition import exact_dtype
 
-def route_reference(sources: Sequence[Tensor], folded: Tensor, heads: int, eps: float) -> Tensor:
-    """One site's read; `folded` [d] is query · key weight · logit scale, in float32 or, for float64,
-    float64.
+
+def inverse_rms(source: Tensor, eps: float) -> Tensor:
+    """1/rms of every vector of a source [..., d]: [T], in the precision of the softmax, outside autograd."""
+    rows = source.detach().reshape(-1, source.shape[-1]).to(exact_dtype(source.dtype))
+    mean_square: Tensor = torch.linalg.vector_norm(rows, dim=-1).square_().div_(rows.shape[1])
+    return mean_square.add_(eps).rsqrt_()
+
+
+def route_reference(sources: Sequence[Tensor], norms: Sequence[Tensor], folded: Tensor, heads: int) -> Tensor:
+    """One site's read; norms holds each source's `inverse_rms`, taken once for all sites that read it.
+
+    folded: [d], query · key weight · logit scale, in float32 or, for float64 sources, float64.
     """
-    mixed: Tensor = _Route.apply(folded, heads, eps, *sources)  # type: ignore[no-untyped-call]
+    mixed: Tensor = _Route.apply(folded, heads, torch.stack(tuple(norms)), *sources)  # type: ignore[no-untyped-call]
     return mixed
 
 
@@ -31,25 +41,20 @@ class _Route(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, folded: Tensor, heads: int, eps: float, *sources: Tensor) -> Tensor:
+    def forward(ctx: Any, folded: Tensor, heads: int, norms: Tensor, *sources: Tensor) -> Tensor:
         exact, slices = folded.dtype, folded.to(sources[0].dtype).to(folded.dtype).view(heads, -1)
         rows = [source.reshape(-1, *slices.shape) for source in sources]
-        tokens, width = rows[0].shape[0], folded.shape[0]
-        logits = folded.new_empty(len(rows), tokens, heads)
-        inverse_rms = folded.new_empty(len(rows), tokens)
-        product = folded.new_empty(tokens, *slices.shape)
+        logits = folded.new_empty(*norms.shape, heads)
+        product = folded.new_empty(rows[0].shape)
         for n, row in enumerate(rows):
-            value = row.to(exact)
-            torch.linalg.vector_norm(value, dim=(-2, -1), out=inverse_rms[n])
-            torch.mul(value, slices, out=product)
+            torch.mul(row.to(exact), slices, out=product)
             torch.sum(product, dim=-1, out=logits[n])
-        inverse_rms.square_().div_(width).add_(eps).rsqrt_()
-        logits.mul_(inverse_rms.unsqueeze(-1))
+        logits.mul_(norms.unsqueeze(-1))
         weights = torch.softmax(logits, dim=0).unsqueeze(-1)
         torch.mul(rows[0].to(exact), weights[0], out=product)
         for n in range(1, len(rows)):
             product.addcmul_(rows[n].to(exact), weights[n])
-        ctx.save_for_backward(folded, logits, inverse_rms, *sources)
+        ctx.save_for_backward(folded, logits, norms, *sources)
         return product.to(sources[0].dtype).view(sources[0].shape)
 
     @staticmethod
@@ -58,7 +63,7 @@ class _Route(torch.autograd.Function):
             raise RuntimeError(
                 "depth routing has first derivatives only: differentiate it without create_graph"
             )
-        folded, logits, inverse_rms, *sources = ctx.saved_tensors
+        folded, logits, norms, *sources = ctx.saved_tensors
         wants_query, wants_source = ctx.needs_input_grad[0], ctx.needs_input_grad[3:]
         exact = folded.dtype
         slices = folded.to(sources[0].dtype).to(exact).view(logits.shape[-1], -1)
@@ -71,8 +76,8 @@ class _Route(torch.autograd.Function):
             torch.sum(product, dim=-1, out=e[n])
         weights = torch.softmax(logits, dim=0)
         p = weights * (e - (weights * e).sum(0))
-        norm_factor = ((p * logits).sum(-1) * inverse_rms.square() / -folded.shape[0])[..., None, None]
-        p, weights = (p * inverse_rms.unsqueeze(-1)).unsqueeze(-1), weights.unsqueeze(-1)
+        norm_factor = ((p * logits).sum(-1) * norms.square() / -folded.shape[0])[..., None, None]
+        p, weights = (p * norms.unsqueeze(-1)).unsqueeze(-1), weights.unsqueeze(-1)
         query_sum = product.zero_()
         grad_sources: list[Tensor | None] = []
         for n, row in enumerate(rows):

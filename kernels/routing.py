@@ -7,7 +7,7 @@ from torch import Tensor
 
 from headcount.kernels.choice import choose
 from headcount.kernels.definition import check_arguments, exact_dtype
-from headcount.kernels.reference import route_reference
+from headcount.kernels.reference import inverse_rms, route_reference
 
 
 def route(
@@ -40,7 +40,7 @@ def route(
         from headcount.kernels.fused import route_fused
 
         return route_fused(sources, folded, heads, eps)
-    return route_reference(sources, folded, heads, eps)
+    return route_reference(sources, [inverse_rms(source, eps) for source in sources], folded, heads)
 
 
 def route_groups(
