@@ -62,9 +62,17 @@ def stream_diagnostics(name: str) -> tuple[str, ...]:
 
 
 def stream_label(model: "ModelConfig") -> str:
-    """What a table calls the model's residual stream: which form of which method."""
+    """What a table calls the model's residual stream: which form of which method, and at what temperature."""
     label: Callable[[ModelConfig], str] = _planned(model.residual)["label"]
-    return label(model)
+    parts, reads = [label(model)], stream_reads(model.residual)
+    if "logit_scale" in reads:
+        if model.logit_scale_form == "per_head":
+            parts.append(f"logit scales learned from {model.logit_scale:g}")
+        elif model.logit_scale != 1:
+            parts.append(f"logit scale {model.logit_scale:g}")
+    if "query_init" in reads and model.query_init == "normal":
+        parts.append("random queries")
+    return ", ".join(parts)
 
 
 def stream_misfit(model: "ModelConfig") -> tuple[str, str] | None:
