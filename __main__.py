@@ -20,6 +20,7 @@ COMMANDS = {
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",
     "table": "headcount.api.commands",
+    "token": "headcount.api.commands",
     "report": "headcount.dashboard.commands",
     "serve": "headcount.dashboard.commands",
     "data": "headcount.trainer.commands",

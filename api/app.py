@@ -10,10 +10,11 @@ from starlette.types import ASGIApp
 
 from headcount import __version__
 from headcount.api.caching import NotModified
+from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
 from headcount.api.routes import events, health, jobs, results, sweeps
-from headcount.api.security import LOOPBACK, Access, Guard, check_scope, needs
+from headcount.api.security import LOOPBACK, Access, Guard, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
 
@@ -54,6 +55,7 @@ def create_app(
     )
     app.state.store = store
     app.state.settings = settings
+    app.state.access = access
     app.state.streams = events.Streams()
     app.add_middleware(Guard, access=access)
     app.add_exception_handler(NotModified, _not_modified)
@@ -77,7 +79,11 @@ def openapi(app: FastAPI) -> dict[str, Any]:
         schemas[model.__name__] = schema
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    description["components"] = {"schemas": dict(sorted(schemas.items()))}
+    bearer = {"type": "http", "scheme": "bearer", "description": "Not needed before the first token is made."}
+    description["components"] = {
+        "schemas": dict(sorted(schemas.items())),
+        "securitySchemes": {"bearer": bearer},
+    }
     return description
 
 

@@ -1,8 +1,12 @@
-"""The command `headcount table`."""
+"""The commands `headcount table` and `headcount token`."""
 
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import click
+
+from headcount.trainer.errors import UserError
 
 Format = Literal["text", "json", "csv", "md", "tex"]
 
@@ -40,3 +44,94 @@ def table(sweep: str, form: Format, digits: int) -> None:
         from headcount.api.formats import render
 
         click.echo(render(found, form, digits), nl=False)
+
+
+@click.group()
+def token() -> None:
+    """Who may use the service. Once a token is made, every request needs one."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "submit", "admin"]),
+    default="read",
+    show_default=True,
+    help="submit can read; admin can also change the sweeps of others.",
+)
+@click.option(
+    "--expires", metavar="DAYS", help="Such as 90d, 12h or never.", default="90d", show_default=True
+)
+def create(name: str, scope: Literal["read", "submit", "admin"], expires: str) -> None:
+    """Make a token for NAME and print it, once."""
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+    from headcount.orchestrator.store.journal import user_name
+    from headcount.orchestrator.store.tokens import create_token
+
+    until = _moment_in(expires)
+    with open_store(load_settings()).write() as session:
+        text = create_token(session, name, scope, expires=until, by=user_name())
+    click.echo(text)
+    end = f"until {until:%Y-%m-%d %H:%M} UTC" if until else "for ever"
+    click.echo(f"Keep it: it is shown only now. {name} may {scope} with it {end}.", err=True)
+
+
+@token.command("list")
+def list_() -> None:
+    """The tokens, those that ended too."""
+    from rich.console import Console
+    from rich.table import Table
+    from sqlalchemy import select
+
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+    from headcount.orchestrator.store.models import Token
+
+    with open_store(load_settings()).read() as session:
+        tokens = session.scalars(select(Token).order_by(Token.id)).all()
+    if not tokens:
+        click.echo("No token was made yet: whoever reaches the service may do everything.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("name", "token", "may", "state", "created", "expires", "last used"):
+        table.add_column(heading, no_wrap=True)
+    for row in tokens:
+        state = "revoked" if row.revoked else "expired" if _is_past(row.expires) else "usable"
+        times = (row.created, row.expires, row.last_used)
+        table.add_row(row.name, f"{row.start}…", row.scopes[-1], state, *map(_written, times))
+    console = Console(highlight=False, markup=False)
+    (console if console.is_terminal else Console(width=200, highlight=False, markup=False)).print(table)
+
+
+@token.command()
+@click.argument("name")
+def revoke(name: str) -> None:
+    """End the token of NAME now, and what is logged in with it."""
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+    from headcount.orchestrator.store.journal import user_name
+    from headcount.orchestrator.store.tokens import revoke_token
+
+    with open_store(load_settings()).write() as session:
+        revoke_token(session, name, by=user_name())
+    click.echo(f"{name}: revoked")
+
+
+def _moment_in(text: str) -> datetime | None:
+    if text == "never":
+        return None
+    found = re.fullmatch(r"([1-9]\d{0,4})([dh])", text)
+    if not found:
+        raise UserError(f"--expires {text}: write days or hours such as 90d or 12h, or never")
+    number = int(found[1])
+    return datetime.now(UTC) + (timedelta(days=number) if found[2] == "d" else timedelta(hours=number))
+
+
+def _is_past(moment: datetime | None) -> bool:
+    return moment is not None and moment < datetime.now(UTC)
+
+
+def _written(moment: datetime | None) -> str:
+    return f"{moment:%Y-%m-%d %H:%M}" if moment else "never"

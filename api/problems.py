@@ -81,7 +81,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetail"}}}
     return {
         status: {"description": _title(status), "content": content}
-        for status in sorted({400, 403, 422, 500, 503, *statuses})
+        for status in sorted({400, 401, 403, 422, 500, 503, *statuses})
     }
 
 
@@ -91,13 +91,14 @@ def _title(status: int) -> str:
 
 def install_handlers(app: FastAPI) -> None:
     """Answer every error of the application with problem details."""
-    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(Problem, answer_problem)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(UserError, _user_error)
 
 
-def _problem(request: Request, error: Exception) -> Response:
+def answer_problem(request: Request, error: Exception) -> Response:
+    """The answer for a `Problem`."""
     assert isinstance(error, Problem)
     return problem_response(request.scope, error.status, error.code, error.detail, headers=error.headers)
 

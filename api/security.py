@@ -1,4 +1,4 @@
-"""Who may do what, and what every answer carries.
+"""From where the service may be spoken to, what each route needs, and what every answer carries.
 
 Host and Origin are checked even on the loopback interface, because a page of another site can make a browser
 send requests there. Every route states the scope that it needs; a route that states none is denied.
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from fastapi import Request
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headcount.api.problems import Problem, problem_response
+from headcount.api.problems import problem_response
 
-AccessScope = Literal["read", "submit", "admin"]
-SCOPES: tuple[AccessScope, ...] = ("read", "submit", "admin")
+RouteScope = Literal["anyone", "read", "submit", "admin"]
+ROUTE_SCOPES: tuple[RouteScope, ...] = ("anyone", "read", "submit", "admin")
+"""What a route may declare: the scopes of tokens, or that it shows and changes nothing that is kept."""
 
 MAX_BODY = 1_000_000
 """Bytes of a request."""
@@ -44,34 +44,28 @@ log = logging.getLogger("headcount.api")
 
 @dataclass(frozen=True)
 class Access:
-    """From where the service may be spoken to. Without tokens everyone there has every scope."""
+    """From where the service may be spoken to."""
 
     hosts: tuple[str, ...] = LOOPBACK_HOSTS
     """Names, without port, that a request may be addressed to. Only pages of the same host may ask."""
+    open: bool = True
+    """Whether everyone there has every scope as long as no token was ever made."""
 
 
 LOOPBACK = Access()
 """This machine alone."""
 
 
-def scope_of(route: Any) -> AccessScope | None:
+def scope_of(route: Any) -> RouteScope | None:
     """The scope that a route declares, None where it declares none."""
     declared = (getattr(route, "openapi_extra", None) or {}).get("x-scope")
-    return declared if declared in SCOPES else None
+    return declared if declared in ROUTE_SCOPES else None
 
 
-def needs(scope: AccessScope, **openapi: Any) -> dict[str, Any]:
+def needs(scope: RouteScope, **openapi: Any) -> dict[str, Any]:
     """How a route declares its scope: `@router.get(path, openapi_extra=needs("read"))`."""
-    return {"x-scope": scope, **openapi}
-
-
-def check_scope(request: Request) -> None:
-    """The one dependency of the whole application: a route that declares no scope is denied.
-
-    Whoever Host and Origin let in has every scope.
-    """
-    if scope_of(request.scope.get("route")) is None:
-        raise Problem(403, "scope_missing", "no scope is declared for this path, so that nobody may use it")
+    security: list[dict[str, list[str]]] = [] if scope == "anyone" else [{"bearer": []}]
+    return {"x-scope": scope, "security": security, **openapi}
 
 
 class Guard:

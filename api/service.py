@@ -2,7 +2,8 @@
 
 import errno
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 
 import uvicorn
@@ -26,17 +27,11 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def listen(host: str, port: int, *, insecure: bool = False) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A listening socket at the address; port 0 takes a free one.
 
-    Raises `UserError` for an address that is in use or not this machine's, and for one that others can reach
-    unless `insecure` says that they may.
+    Raises `UserError` for an address that is in use or not this machine's.
     """
-    if host not in LOOPBACK_HOSTS and not insecure:
-        raise UserError(
-            f"--host {host} would let other machines read and submit sweeps without a password; "
-            "use 127.0.0.1 and a tunnel, or add --insecure if only trusted machines can reach it"
-        )
     try:
         (family, kind, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         server = socket.socket(family, kind)
@@ -54,32 +49,88 @@ def listen(host: str, port: int, *, insecure: bool = False) -> socket.socket:
     return server
 
 
+@dataclass(frozen=True)
+class Reach:
+    """Who can speak to the service. Raises `UserError` for others than this machine without a token."""
+
+    host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
+    """Further names that requests may use for the service."""
+    proxy: str | None = None
+    """The address of a proxy in front, whose X-Forwarded-For and -Proto are believed; else nobody's are."""
+    root_path: str = ""
+    """The path under which that proxy shows the service."""
+    has_token: bool = False
+    """Whether somebody has a token that can be used."""
+    insecure: bool = False
+    """Whether it may be open to others although nobody has a token."""
+
+    def __post_init__(self) -> None:
+        if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
+            raise UserError(f"--root-path {self.root_path}: write a path such as /headcount")
+        if self.beyond_loopback and not self.has_token and not self.insecure:
+            raise UserError(
+                f"{self._how} would let other machines read and submit sweeps without a token; "
+                "make one first (headcount token create NAME --scope admin), use 127.0.0.1 and a tunnel, "
+                "or add --insecure if only trusted machines can reach it"
+            )
+
+    @property
+    def beyond_loopback(self) -> bool:
+        """Whether others than this machine can reach the service."""
+        return bool(self._how)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a service without any token answers everyone."""
+        return self.insecure or not self.beyond_loopback
+
+    @property
+    def _how(self) -> str:
+        """The option that lets others reach it."""
+        if self.host not in LOOPBACK_HOSTS:
+            return f"--host {self.host}"
+        others = [name for name in self.allowed_hosts if name not in LOOPBACK_HOSTS]
+        if others:
+            return f"--allow-host {others[0]}"
+        return f"--proxy {self.proxy}" if self.proxy else ""
+
+    def access(self) -> Access:
+        """As the application checks it."""
+        hosts = dict.fromkeys((*LOOPBACK_HOSTS, self.host, *self.allowed_hosts))
+        return Access(hosts=tuple(hosts), open=self.is_open)
+
+
 def serve(
     make_app: Callable[[Access], FastAPI],
+    reach: Reach,
     *,
-    host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
-    allowed_hosts: Sequence[str] = (),
-    insecure: bool = False,
     announce: Callable[[str], None] = print,
+    warn: Callable[[str], None] = print,
 ) -> None:
-    """Answer at an address until a signal to stop; `announce` is told the URL once it is open.
+    """Answer until a signal to stop; `announce` is told the URL once it is open.
 
-    The application is made after the address is ours. Requests may name the loopback interface, `host` and
-    `allowed_hosts`. Raises `UserError` as `listen` does.
+    The application is made after the address is ours. Raises `UserError` as `listen` does.
     """
-    server = listen(host, port, insecure=insecure)
+    server = listen(reach.host, port)
     try:
-        app = make_app(Access(hosts=tuple(dict.fromkeys((*LOOPBACK_HOSTS, host, *allowed_hosts)))))
         config = uvicorn.Config(
-            app,
+            make_app(reach.access()),
             log_level="warning",
-            proxy_headers=False,
+            proxy_headers=reach.proxy is not None,
+            forwarded_allow_ips=reach.proxy or "",
+            root_path=reach.root_path,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
-        name = f"[{host}]" if ":" in host else host
-        announce(f"http://{name}:{server.getsockname()[1]}/")
+        name = f"[{reach.host}]" if ":" in reach.host else reach.host
+        if reach.beyond_loopback and not reach.has_token:
+            warn(
+                "INSECURE: everyone who reaches this service may read every sweep, submit and cancel. "
+                "headcount token create NAME closes it."
+            )
+        announce(f"http://{name}:{server.getsockname()[1]}{reach.root_path}/")
         _Server(config).run(sockets=[server])
     finally:
         server.close()

@@ -1,17 +1,19 @@
 """A sweep that a client sends: read as data, planned, and written as wishes."""
 
-import getpass
 import json
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headcount.api.callers import Caller
 from headcount.api.problems import Problem
 from headcount.api.results import QueryError
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import submit
+from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.submission import compare
 from headcount.sweeps.forecast import forecast
 from headcount.sweeps.plan import Plan, plan
@@ -119,14 +121,17 @@ class SubmissionView:
     """Known or shared jobs that had failed or been cancelled, and are queued again."""
 
 
-def store_sweep(session: Session, planned: Plan) -> SubmissionView:
-    """Write the sweep's wishes."""
-    found = submit(session, planned, _owner())
+def store_sweep(session: Session, planned: Plan, caller: Caller) -> SubmissionView:
+    """Write the sweep's wishes. 403 for a sweep of that name that is another's."""
+    check_owner(session, planned.spec.name, caller)
+    found = submit(session, planned, caller.name)
     return SubmissionView(planned.spec.name, found.new, found.known, found.shared, found.requeued)
 
 
-def _owner() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a container may run as a user without a name
-        return "service"
+def check_owner(session: Session, sweep: str, caller: Caller) -> None:
+    """A sweep, if there is one of that name, is changed by its owner or with the scope admin (403)."""
+    owner = session.scalar(select(Sweep.owner).where(Sweep.name == sweep))
+    if owner is not None and owner != caller.name and "admin" not in caller.scopes:
+        raise Problem(
+            403, "not_the_owner", f"the sweep {sweep!r} is {owner!r}'s: changing it needs the scope admin"
+        )

@@ -1,5 +1,6 @@
 """The commands `headcount report` and `headcount serve`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,25 +43,34 @@ def report(sweep: str, out: Path) -> None:
 @click.option(
     "--allow-host", multiple=True, help="A name that requests may use for this service; repeatable."
 )
-@click.option("--insecure", is_flag=True, help="Let other machines read and submit without a password.")
-def serve(port: int | None, host: str, allow_host: tuple[str, ...], insecure: bool) -> None:
+@click.option(
+    "--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For and -Proto are believed."
+)
+@click.option("--insecure", is_flag=True, help="Let other machines in although nobody has a token.")
+def serve(
+    port: int | None, host: str, allow_host: tuple[str, ...], proxy: str | None, insecure: bool
+) -> None:
     """The dashboard and the REST API at one address, until Ctrl+C."""
+    # before numpy is imported: a page has small matrices, over which BLAS threads only spin
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from headcount.api import service
     from headcount.dashboard.pages import create_service
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
+    from headcount.orchestrator.store.tokens import usable_tokens
 
     settings = load_settings()
     store = open_store(settings)
+    with store.read() as session:
+        has_token = usable_tokens(session) > 0
 
     def make_app(access: "Access") -> "FastAPI":
         return create_service(store, settings, access)
 
     service.serve(
         make_app,
-        host=host,
+        service.Reach(host, allow_host, proxy, has_token=has_token, insecure=insecure),
         port=service.DEFAULT_PORT if port is None else port,
-        allowed_hosts=allow_host,
-        insecure=insecure,
         announce=lambda url: click.echo(f"Headcount is at {url}"),
+        warn=lambda words: click.secho(words, fg="red", bold=True, err=True),
     )

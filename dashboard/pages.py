@@ -7,15 +7,15 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
 
 from headcount.api.app import create_app
+from headcount.api.callers import TokenNeeded
 from headcount.api.dependencies import StoreDep
 from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
+from headcount.dashboard import login
 from headcount.dashboard.html import error_html, job_html, sweep_html, sweeps_html
-from headcount.dashboard.rendering import STATIC
+from headcount.dashboard.static_files import Static
 from headcount.dashboard.sweep_page import sweep_page
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -79,20 +79,15 @@ def _or_error(page: Callable[[], Response]) -> Response:
         return HTMLResponse(error_html("This page cannot be shown", str(error)), 422)
 
 
-class Static(StaticFiles):
-    """The static files. An address that names the content's hash may be kept for ever."""
-
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        if scope["query_string"].startswith(b"v="):
-            response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
-        return response
-
-
 def create_service(store: Store, settings: Settings, access: Access = Access()) -> FastAPI:  # noqa: B008
     """The API with the pages on it, compressed where the browser takes that."""
     app = create_app(
-        store, settings, access=access, extra_routers=[router], mounts={"/static": Static(directory=STATIC)}
+        store,
+        settings,
+        access=access,
+        extra_routers=[router, login.router],
+        mounts={"/static": Static()},
     )
+    app.add_exception_handler(TokenNeeded, login.to_login)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     return app

@@ -21,7 +21,7 @@ class Health(BaseModel):
     version: str
 
 
-@router.get("/healthz", openapi_extra=needs("read"), dependencies=[Depends(no_query)])
+@router.get("/healthz", openapi_extra=needs("anyone"), dependencies=[Depends(no_query)])
 def get_health(store: StoreDep) -> Health:
     """Whether the service and its store answer."""
     with store.read() as session:

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from headcount.api import results
+from headcount.api.callers import CallerDep
 from headcount.api.dependencies import Query, SettingsDep, StoreDep, SweepName, no_query
 from headcount.api.problems import responses
 from headcount.api.results import SweepSummary, SweepView
@@ -82,6 +83,7 @@ def submit_sweep(
     response: Response,
     store: StoreDep,
     settings: SettingsDep,
+    caller: CallerDep,
     query: Annotated[SubmitQuery, fastapi.Query()],
     text: Annotated[str, Depends(spec_text)],
 ) -> SubmissionView | PlanView:
@@ -95,6 +97,6 @@ def submit_sweep(
         with store.read() as session:
             return plan_view(session, planned)
     with store.write() as session:
-        submitted = store_sweep(session, planned)
+        submitted = store_sweep(session, planned, caller)
     response.headers["Location"] = f"{request.scope['path']}/{submitted.sweep}"
     return submitted

@@ -1,5 +1,7 @@
 """Events and sweep versions: what readers follow. Both belong in the transaction of the change itself."""
 
+import getpass
+import os
 from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +15,14 @@ from headcount.orchestrator.store.models import Event, Sweep, SweepJob
 def now() -> datetime:
     """This moment in UTC. Only told to people: no decision rests on it."""
     return datetime.now(UTC)
+
+
+def user_name() -> str:
+    """Who does what this process does: its user's name, or number where it has none, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def announce_job(session: Session, job_id: str, kind: str, **detail: Any) -> None:

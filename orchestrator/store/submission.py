@@ -40,7 +40,7 @@ def submit(session: Session, plan: "Plan", owner: str) -> Submission:
     """Make the store want exactly the jobs of `plan` for the sweep of that name, and train nothing twice.
 
     The same plan again changes nothing, but that failed and cancelled jobs are queued again. An edited
-    plan of the same name adds what is new and withdraws what is gone.
+    plan of the same name adds what is new and withdraws what is gone; its owner stays.
     """
     sweep, changed = _sweep_row(session, plan.spec, owner)
     _add_datasets(session, plan)
@@ -65,7 +65,7 @@ def submit(session: Session, plan: "Plan", owner: str) -> Submission:
         removed_cells=len(removed),
     )
     if changed or kept_changed or new or gone or requeued or added or removed:
-        announce_sweep(session, sweep.id, "submitted", **_counts(submission))
+        announce_sweep(session, sweep.id, "submitted", by=owner, **_counts(submission))
     return submission
 
 

@@ -1,4 +1,4 @@
-"""`headcount table` as a user runs it."""
+"""`headcount table` and `headcount token` as a user runs them."""
 
 import csv
 import io
@@ -13,6 +13,7 @@ from builders import build_sweep
 from sqlalchemy import text
 
 from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.tokens import is_well_formed
 
 BLOCKED = """
 import sys
@@ -83,3 +84,29 @@ def test_a_sweep_that_is_not_there_is_the_users_mistake(home: Path) -> None:
     answer = headcount(home, "table", "headcount")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == "Error: no sweep is called 'headcount'; did you mean 'head-count'?\n"
+
+
+def test_a_token_is_shown_once_listed_and_revoked(tmp_path: Path) -> None:
+    assert "No token was made yet" in headcount(tmp_path, "token", "list").stdout
+    made = headcount(tmp_path, "token", "create", "ada", "--scope", "submit", "--expires", "12h")
+    assert made.returncode == 0, made.stderr
+    text = made.stdout.strip()
+    assert is_well_formed(text)
+    assert "shown only now" in made.stderr
+    listed = headcount(tmp_path, "token", "list").stdout.splitlines()[1]
+    assert listed.split()[:4] == ["ada", f"{text[:7]}…", "submit", "usable"]
+    assert text not in (tmp_path / "headcount.db").read_bytes().decode("latin-1")
+    again = headcount(tmp_path, "token", "create", "ada")
+    assert (again.returncode, again.stdout) == (2, "")
+    assert again.stderr.startswith("Error: there is a token called 'ada'; revoke it first")
+    assert headcount(tmp_path, "token", "revoke", "ada").stdout == "ada: revoked\n"
+    assert "revoked" in headcount(tmp_path, "token", "list").stdout
+    wrong = headcount(tmp_path, "token", "revoke", "ada")
+    assert (wrong.returncode, wrong.stderr.startswith("Error: no token is called 'ada'")) == (2, True)
+
+
+@pytest.mark.parametrize("expires", ["soon", "0d", "90", "-1d", "999999d"])
+def test_a_time_that_is_none_is_refused(tmp_path: Path, expires: str) -> None:
+    answer = headcount(tmp_path, "token", "create", "ada", f"--expires={expires}")
+    assert answer.returncode == 2
+    assert answer.stderr == f"Error: --expires {expires}: write days or hours such as 90d or 12h, or never\n"

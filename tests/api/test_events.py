@@ -14,12 +14,14 @@ import pytest
 from builders import START, build_sweep
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from headcount.api.results import events_after, newest_event
 from headcount.api.routes import events
 from headcount.api.service import GRACE_SECONDS
 from headcount.orchestrator.store import Store, open_store
-from headcount.orchestrator.store.models import Event
+from headcount.orchestrator.store.journal import announce_sweep, record
+from headcount.orchestrator.store.models import Event, Sweep
 
 
 @pytest.fixture
@@ -63,6 +65,17 @@ def test_a_new_client_starts_at_the_end(filled: Store, client: TestClient) -> No
     assert blocks(client.get("/api/v1/events?follow=false").text) == []
 
 
+def test_changes_of_tokens_are_not_told(filled: Store, client: TestClient) -> None:
+    with filled.write() as session:
+        record(session, "token_created", token="ada")
+        announce_sweep(session, session.scalars(select(Sweep.id)).first() or 0, "paused")
+        record(session, "token_revoked", token="ada")
+    answer = client.get("/api/v1/events?follow=false", headers={"Last-Event-ID": "0"})
+    kinds = [e["event"] for e in blocks(answer.text)]
+    assert kinds[-1] == "paused"
+    assert not [kind for kind in kinds if kind.startswith("token")]
+
+
 def test_a_long_history_is_sent_whole(
     filled: Store, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,7 +99,7 @@ SERVICE = """
 import sys
 from pathlib import Path
 from headcount.api.app import create_app
-from headcount.api.service import serve
+from headcount.api.service import Reach, serve
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
 
@@ -95,6 +108,7 @@ store = open_store(url)
 settings = Settings(home, url, home)
 serve(
     lambda access: create_app(store, settings, access=access),
+    Reach(),
     port=0,
     announce=lambda url: print(url, flush=True),
 )

@@ -19,6 +19,7 @@ from headcount.api.security import Access
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.models import Job
+from headcount.orchestrator.store.tokens import create_token
 
 STATES = {
     (1, 1, 1e-3, 0): "diverged",
@@ -56,11 +57,20 @@ def odd_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.fixture(scope="module")
-def interface(odd_store: Store, tmp_path_factory: pytest.TempPathFactory) -> schemathesis.BaseSchema:
+def bearer(odd_store: Store) -> dict[str, str]:
+    """A credential for everything; without it every request is refused."""
+    with odd_store.write() as session:
+        return {"Authorization": f"Bearer {create_token(session, 'ada', 'admin', expires=None, by='ada')}"}
+
+
+@pytest.fixture(scope="module")
+def interface(
+    odd_store: Store, bearer: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> schemathesis.BaseSchema:
     home: Path = tmp_path_factory.mktemp("home")
     settings = Settings(home, str(odd_store.engine.url), home)
     app = create_app(odd_store, settings, access=Access(hosts=(asgi.HOST,)))
-    return schemathesis.openapi.from_asgi("/api/v1/openapi.json", app)
+    return schemathesis.openapi.from_asgi("/api/v1/openapi.json", app, headers=bearer)
 
 
 OPERATIONS = [
@@ -79,7 +89,7 @@ bounded = settings(max_examples=8, deadline=None, derandomize=True, suppress_hea
 
 @pytest.mark.parametrize(("path", "method"), VALID)
 def test_every_answer_is_as_described(
-    interface: schemathesis.BaseSchema, odd_store: Store, path: str, method: str
+    interface: schemathesis.BaseSchema, odd_store: Store, bearer: dict[str, str], path: str, method: str
 ) -> None:
     with odd_store.read() as session:
         job_ids = [ids[0] for _, ids in job_ids_by_state(session).items()]
@@ -90,21 +100,23 @@ def test_every_answer_is_as_described(
     def check(case: schemathesis.Case) -> None:
         if "follow" in case.query or path.endswith("/events"):
             case.query["follow"] = "false"  # a stream that waits would never end
-        case.call_and_validate(excluded_checks=UNCHECKED)
+        case.call_and_validate(headers=bearer, excluded_checks=UNCHECKED)
         for name in case.path_parameters.keys() & known.keys():
             for value in known[name]:
                 case.path_parameters[name] = value
-                case.call_and_validate(excluded_checks=UNCHECKED)
+                case.call_and_validate(headers=bearer, excluded_checks=UNCHECKED)
 
     check()
 
 
 @pytest.mark.parametrize(("path", "method"), INVALID)
-def test_what_is_not_described_is_refused(interface: schemathesis.BaseSchema, path: str, method: str) -> None:
+def test_what_is_not_described_is_refused(
+    interface: schemathesis.BaseSchema, bearer: dict[str, str], path: str, method: str
+) -> None:
     @bounded
     @given(case=interface[path][method.upper()].as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def check(case: schemathesis.Case) -> None:
-        case.call_and_validate()
+        case.call_and_validate(headers=bearer)
 
     check()
 

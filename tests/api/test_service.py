@@ -1,10 +1,11 @@
 """Where the service listens, and where it refuses to."""
 
 import socket
+from typing import Any
 
 import pytest
 
-from headcount.api.service import listen
+from headcount.api.service import Reach, listen
 from headcount.trainer.errors import UserError
 
 
@@ -16,14 +17,29 @@ def test_a_port_in_use_is_the_users_to_mend() -> None:
             listen("127.0.0.1", port)
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7", "example.org"])
-def test_other_machines_are_let_in_only_on_request(host: str) -> None:
-    with pytest.raises(UserError, match=f"--host {host} would let other machines.*--insecure"):
-        listen(host, 0)
+@pytest.mark.parametrize(
+    ("option", "reach"),
+    [
+        *((f"--host {host}", {"host": host}) for host in ("0.0.0.0", "::", "192.0.2.7", "example.org")),
+        ("--allow-host box.lan", {"allowed_hosts": ("localhost", "box.lan")}),
+        ("--proxy 127.0.0.1", {"proxy": "127.0.0.1"}),
+    ],
+)
+def test_others_are_let_in_only_with_a_token_or_on_request(option: str, reach: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=f"{option} would let other machines.*token create.*--insecure"):
+        Reach(**reach)
+    assert not Reach(**reach, has_token=True).access().open
+    assert Reach(**reach, insecure=True).access().open
 
 
-def test_an_open_address_needs_the_word() -> None:
-    with listen("0.0.0.0", 0, insecure=True) as server:
+def test_this_machine_alone_needs_no_token() -> None:
+    for host in ("127.0.0.1", "localhost", "::1"):
+        access = Reach(host).access()
+        assert (access.open, set(access.hosts)) == (True, {"127.0.0.1", "localhost", "::1"})
+
+
+def test_an_open_address_is_reached() -> None:
+    with listen("0.0.0.0", 0) as server:
         assert server.getsockname()[0] == "0.0.0.0"
         with socket.create_connection(("127.0.0.1", server.getsockname()[1]), timeout=5):
             pass
@@ -31,6 +47,6 @@ def test_an_open_address_needs_the_word() -> None:
 
 def test_an_address_of_another_machine_is_refused() -> None:
     with pytest.raises(UserError, match=r"cannot listen at 192\.0\.2\.7 port 1234"):
-        listen("192.0.2.7", 1234, insecure=True)
+        listen("192.0.2.7", 1234)
     with pytest.raises(UserError, match="cannot listen at no such host"):
-        listen("no such host", 1234, insecure=True)
+        listen("no such host", 1234)
