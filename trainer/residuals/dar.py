@@ -18,6 +18,7 @@ is one more site; one routing head; weight decay spares a, b and r.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +27,6 @@ from headcount.kernels import routing_weights
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream, State
 from headcount.trainer.residuals.mixing import mix_by_head, recomputed
-from headcount.trainer.residuals.routed import Blocks
 
 READS = ("query_init", "block_size", "logit_scale", "logit_scale_form")
 DIAGNOSTICS = ("weights", "combination")
@@ -52,6 +52,26 @@ def added_flops_per_token(model: ModelConfig) -> float:
 def kept_per_token(model: ModelConfig) -> float:
     """The sources of both streams and the output that is scaled; a read is computed again."""
     return (3 * 2 * model.layers + 1) * model.d_model
+
+
+@dataclass
+class _Blocks:
+    """One stream's history: the embedding, the sums of whole blocks of `size` writes, and the sum so far."""
+
+    size: int
+    whole: list[Tensor]
+    partial: Tensor | None = None
+
+    def add(self, site: int, output: Tensor) -> None:
+        """Take in the output of sublayer `site`."""
+        self.partial = output if self.partial is None else self.partial + output
+        if (site + 1) % self.size == 0:
+            self.whole.append(self.partial)
+            self.partial = None
+
+    def sources(self) -> list[Tensor]:
+        """Oldest first, the running block last; nothing of a block that is yet to start."""
+        return self.whole if self.partial is None else [*self.whole, self.partial]
 
 
 class _Site(nn.Module):
@@ -96,7 +116,7 @@ class Stream(ResidualStream):
         self.gates = nn.ParameterList(torch.full((1,), 4.0) for _ in range(sublayers))
 
     def begin(self, embedding: Tensor) -> State:
-        return [Blocks(self.block_size, [embedding]), Blocks(self.block_size, [embedding])]
+        return [_Blocks(self.block_size, [embedding]), _Blocks(self.block_size, [embedding])]
 
     def read(self, state: State, site: int) -> Tensor:
         first, second = state

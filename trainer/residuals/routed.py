@@ -1,7 +1,6 @@
-"""What the streams that read by depth routing share: their sites, and a depth history kept in blocks."""
+"""What the streams that read by depth routing share: their sites."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -55,23 +54,3 @@ class RoutedStream(ResidualStream):
         if self.logit_scales:
             query = (query.view(self.heads, -1) * self.logit_scales[site].unsqueeze(-1)).flatten()
         return query
-
-
-@dataclass
-class Blocks:
-    """A depth history: the embedding, the sum of each whole block of `size` outputs, and the sum so far."""
-
-    size: int
-    whole: list[Tensor]
-    partial: Tensor | None = None
-
-    def add(self, site: int, output: Tensor) -> None:
-        """Take in the output of sublayer `site`."""
-        self.partial = output if self.partial is None else self.partial + output
-        if (site + 1) % self.size == 0:
-            self.whole.append(self.partial)
-            self.partial = None
-
-    def sources(self) -> list[Tensor]:
-        """Oldest first, the running block last; nothing of a block that is yet to start."""
-        return self.whole if self.partial is None else [*self.whole, self.partial]
