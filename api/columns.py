@@ -47,6 +47,11 @@ def _record(table: AblationTable, row: TableRow) -> dict[str, Any]:
         "control": row.control,
         "parameters": row.parameters,
         "flops": row.flops,
+        "flops_per_token": row.flops_per_token,
+        "tokens_per_second": row.tokens_per_second,
+        "peak_memory_bytes": row.peak_memory_bytes,
+        "mixed_environments": row.mixed_environments,
+        "external": row.external,
         "note": _remark(row),
         "estimator": table.estimator,
         "test": table.test,
@@ -85,8 +90,10 @@ def readable(table: AblationTable, digits: int = DIGITS) -> ReadableTable:
     caption = (
         f"Loss: {table.estimator}, mean over n seeds. Delta: treatment minus control at the same seed, "
         f"negative is better; interval and p: {table.test}. "
-        f"Seeds {_listed(table.seeds)}; data version {table.version}."
+        f"Seeds {_listed(table.seeds) or 'not told'}; data version {table.version}."
     )
+    if table.external:
+        caption += " Imported: trained elsewhere, and not replayable here."
     return ReadableTable(
         title=table.sweep,
         headings=tuple(headings[i] for i in kept),
@@ -127,6 +134,8 @@ def _p_text(p: float) -> str:
 def _remark(row: TableRow) -> str:
     """What a reader must know before trusting the row."""
     remarks = [row.note] if row.note else []
+    if row.mixed_environments:
+        remarks.append("mixed execution")
     if row.seeds_missing:
         remarks.append(f"seeds missing: {_listed(row.seeds_missing)}")
     if row.delta and row.delta.reason and not remarks:

@@ -37,7 +37,7 @@ def run_sweep(file_or_name: str, settings: Settings, ray_address: str | None, co
     spec = read_spec(file_or_name, store)
     planned = make_plan(spec, settings)
     with store.write() as session:
-        submission = submit(session, planned, _owner())
+        submission = submit(session, planned, owner())
     console.print(_found(planned, submission), highlight=False, soft_wrap=True)
     began = time.monotonic()
     if _look(store, spec.name)[0].waiting:
@@ -59,7 +59,7 @@ def make_plan(spec: SweepSpec, settings: Settings) -> Plan:
     return plan(spec, lambda data: prepare(data, settings.home))
 
 
-def _owner() -> str:
+def owner() -> str:
     """Who submits: the user's name, or number where it has none, as in a container."""
     try:
         return getpass.getuser()

@@ -58,6 +58,10 @@ def parse_spec(text: str, origin: str) -> SweepSpec:
     top = parse_document(text, origin)
     given = top.mapping("fields")
     for key, node in given.items():
+        if key == "external":
+            raise node.error(
+                "these results were trained elsewhere and imported; they cannot be trained again"
+            )
         if key in sections.NOT_YET:
             raise node.error(f"not supported yet; {sections.NOT_YET[key]}")
         if key not in sections.READERS:

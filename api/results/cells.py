@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import NotFoundError, find_sweep
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
+
+TRAINED = ("train", "external")
+"""Kinds of jobs whose result is a loss of their cell."""
 
 CellState = Literal["done", "running", "missing", "diverged", "failed"]
 
@@ -45,6 +48,8 @@ class CellView:
     """The first that holds: a seed diverged, a seed failed, a job runs, a seed is missing, all done."""
     seeds_missing: tuple[int, ...]
     """Planned seeds without a result and without a failure: not run yet, or cancelled."""
+    external: bool
+    """Trained elsewhere and imported: its jobs cannot be trained again here."""
 
     @property
     def losses(self) -> dict[int, float]:
@@ -82,9 +87,10 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
             Job.diverged_step,
             Job.parameters,
             Job.flops,
+            Job.kind,
         )
         .join(Job, Job.id == SweepJob.job_id)
-        .where(SweepJob.sweep_id == sweep.id, Job.kind == "train")
+        .where(SweepJob.sweep_id == sweep.id, Job.kind.in_(TRAINED))
         .order_by(SweepJob.cell_id, Job.seed)
     )
     rows = select(Cell).where(Cell.sweep_id == sweep.id).order_by(Cell.position, Cell.id)
@@ -92,23 +98,32 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
         jobs = jobs.where(SweepJob.cell_id == cell_id)
         rows = rows.where(Cell.id == cell_id)
     results: dict[int, list[SeedResult]] = {}
-    costs: dict[int, tuple[int, float]] = {}
-    for cell, seed, job_id, state, tail_mean, diverged_step, parameters, flops in session.execute(jobs):
+    costs: dict[int, _Cost] = {}
+    for cell, seed, job_id, state, tail_mean, diverged_step, parameters, flops, kind in session.execute(jobs):
         finite = state == "finished" and tail_mean is not None and math.isfinite(tail_mean)
         results.setdefault(cell, []).append(
             SeedResult(seed, job_id, state, tail_mean if finite else None, diverged_step)
         )
-        costs[cell] = (parameters, flops)
+        # 0 where runs from elsewhere do not tell
+        costs[cell] = _Cost(parameters or None, flops or None, kind == "external")
     return tuple(
-        _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, (None, None)), sweep.seeds)
+        _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, _Cost()), sweep.seeds)
         for cell in session.scalars(rows)
     )
+
+
+class _Cost(NamedTuple):
+    """What the jobs of a cell have in common."""
+
+    parameters: int | None = None
+    flops: float | None = None
+    external: bool = False
 
 
 def _view(
     cell: Cell,
     results: tuple[SeedResult, ...],
-    cost: tuple[int | None, float | None],
+    cost: _Cost,
     seeds: list[int],
 ) -> CellView:
     states = {r.state for r in results}
@@ -120,11 +135,12 @@ def _view(
         settings=dict(cell.settings),
         is_control=cell.is_control,
         control_id=cell.control_id,
-        parameters=cost[0],
-        flops=cost[1],
+        parameters=cost.parameters,
+        flops=cost.flops,
         results=results,
         state=_state(states, bool(missing)),
         seeds_missing=missing,
+        external=cost.external,
     )
 
 

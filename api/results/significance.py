@@ -13,6 +13,7 @@ from headcount.sweeps.statistics import (
     HomogeneityCheck,
     PairedDelta,
     PooledError,
+    UnpairedDelta,
     UShape,
     check_homogeneity,
     holm,
@@ -20,6 +21,7 @@ from headcount.sweeps.statistics import (
     pooled_delta,
     pooled_error,
     u_shape,
+    welch_delta,
 )
 
 ALPHA = 0.05
@@ -40,6 +42,8 @@ class CellComparison:
     """Whether the family says that the delta is not 0."""
     pooled: Estimate | None
     """The delta with the pooled error; only where the cells are homogeneous."""
+    unpaired: UnpairedDelta | None
+    """The difference of the means by Welch's t; only where fewer than 2 seeds are paired."""
     note: str
 
 
@@ -120,6 +124,7 @@ def paired_statistics(table: AblationTable) -> PairedStatistics:
                 adjusted_p=family.members[str(row.cell)].adjusted_p,
                 rejected=family.members[str(row.cell)].rejected,
                 pooled=_pooled_delta(usable, place, row, table.confidence),
+                unpaired=_unpaired(row, table),
                 note=row.note,
             )
             for row in paired
@@ -150,6 +155,15 @@ def _pooled_delta(
     if pooled is None or row.control is None or row.cell not in place or row.control not in place:
         return None
     return pooled_delta(pooled, place[row.cell], place[row.control], confidence=confidence)
+
+
+def _unpaired(row: TableRow, table: AblationTable) -> UnpairedDelta | None:
+    if row.delta is None or row.control is None or row.delta.n >= 2:
+        return None
+    control = table.row(row.control)
+    if min(len(row.losses), len(control.losses)) < 2:
+        return None
+    return welch_delta(row.losses, control.losses, confidence=table.confidence)
 
 
 def _shapes(table: AblationTable, alpha: float) -> tuple[LineShape, ...]:

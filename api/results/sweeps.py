@@ -161,7 +161,7 @@ def _summary(sweep: Sweep, counts: Sequence[_Count]) -> dict[str, Any]:
         "jobs": sum(states.values()),
         "settled": sum(states[s] for s in SETTLED_STATES),
         "states": states,
-        "progress": min(1.0, sum(c.flops_done for c in counts) / flops) if flops else 0.0,
+        "progress": min(1.0, sum(c.flops_done for c in counts) / flops) if flops else float(bool(counts)),
         "last_settled": max((c.last_ended for c in counts if c.last_ended), default=None),
     }
 

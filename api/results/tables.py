@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from headcount.api.results.cells import CellState, CellView, cells_of
+from headcount.api.results.costs import CellCosts, cell_costs, mixed
 from headcount.api.results.lookup import find_sweep
 from headcount.sweeps.statistics import PairedDelta, mean_estimate, paired_delta
 
@@ -45,6 +46,15 @@ class TableRow:
     """Of one job of the cell, forward and backward."""
     note: str
     """Such as "1 of 3 diverged"; empty where nothing is amiss."""
+    flops_per_token: float | None = None
+    tokens_per_second: float | None = None
+    """Mean over the cell's jobs."""
+    peak_memory_bytes: float | None = None
+    """The largest of the cell's jobs."""
+    mixed_environments: bool = False
+    """Whether a pair of `delta` trained on more than one kind of hardware, version, kernel or micro-batch."""
+    external: bool = False
+    """Trained elsewhere and imported: cannot be trained again here."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,11 @@ class AblationTable:
         return next(r for r in self.rows if r.cell == cell)
 
     @property
+    def external(self) -> bool:
+        """Whether some of it was trained elsewhere."""
+        return any(r.external for r in self.rows)
+
+    @property
     def treatments(self) -> tuple[TableRow, ...]:
         """The rows that are not controls."""
         return tuple(r for r in self.rows if not r.is_control)
@@ -82,7 +97,8 @@ def ablation_table(session: Session, name: str) -> AblationTable:
     sweep = find_sweep(session, name)
     cells = cells_of(session, sweep)
     by_id = {c.id: c for c in cells}
-    rows = [_row(cell, by_id) for cell in cells]
+    costs = cell_costs(session, sweep.id)
+    rows = [_row(cell, by_id, costs) for cell in cells]
     ranks = _ranks(rows)
     return AblationTable(
         sweep=sweep.name,
@@ -97,7 +113,7 @@ def ablation_table(session: Session, name: str) -> AblationTable:
     )
 
 
-def _row(cell: CellView, cells: Mapping[int, CellView]) -> TableRow:
+def _row(cell: CellView, cells: Mapping[int, CellView], costs: Mapping[int, CellCosts]) -> TableRow:
     losses = cell.losses
     diverged, failed = cell.seeds_in("diverged"), cell.seeds_in("failed")
     spread = mean_estimate([] if diverged else list(losses.values()))
@@ -112,6 +128,7 @@ def _row(cell: CellView, cells: Mapping[int, CellView]) -> TableRow:
             notes.append(f"no delta: {len(lost)} of {len(control.results)} of the control diverged")
         else:
             delta = paired_delta(losses, control.losses, confidence=CONFIDENCE)
+    cost = costs.get(cell.id, CellCosts())
     return TableRow(
         cell=cell.id,
         settings=cell.settings,
@@ -132,6 +149,11 @@ def _row(cell: CellView, cells: Mapping[int, CellView]) -> TableRow:
         parameters=cell.parameters,
         flops=cell.flops,
         note="; ".join(notes),
+        flops_per_token=cost.flops_per_token,
+        tokens_per_second=cost.tokens_per_second,
+        peak_memory_bytes=cost.peak_memory_bytes,
+        mixed_environments=bool(delta and control and mixed(cost, costs.get(control.id), delta.seeds)),
+        external=cell.external,
     )
 
 

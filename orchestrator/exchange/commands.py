@@ -2,8 +2,12 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from headcount.orchestrator.store import Store
 
 
 @click.command()
@@ -26,22 +30,74 @@ def export(sweep: str, out: Path | None) -> None:
 
 @click.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", help="Import under another name than the sweep's own.")
-def import_results(file: Path, name: str | None) -> None:
-    """Read the results in FILE into the store: a sweep that 'headcount export' wrote.
+@click.option("--name", help="Import under another name than the sweep's own, or the file's.")
+@click.option(
+    "--map",
+    "mapping",
+    multiple=True,
+    metavar="MEANING=COLUMN",
+    help="What a column of FILE means: a field of a job or any other axis, or seed, step, loss, parameters, "
+    "flops, tokens_per_second. Several between commas.",
+)
+@click.option(
+    "--control",
+    multiple=True,
+    metavar="AXIS=VALUE",
+    help="The runs that the others are paired with, by seed.",
+)
+def import_results(file: Path, name: str | None, mapping: tuple[str, ...], control: tuple[str, ...]) -> None:
+    """Read results into the store: a sweep that 'headcount export' wrote, or runs of another program.
 
+    Runs are CSV, JSON lines or Parquet: a row a run, or a row an evaluation, such as
+    --map model.routing_heads=H,seed=seed,step=step,loss=val_loss --control model.residual=additive.
     What the store has already stays as it is, and importing twice changes nothing.
     """
-    from headcount.orchestrator.exchange.importing import import_bundle
+    from headcount.orchestrator.exchange.records import FORMS
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
-    found = import_bundle(open_store(load_settings()), file, name)
+    store = open_store(load_settings())
+    if file.suffix.lower() in FORMS or mapping or control:
+        _import_runs(store, file, name, mapping, control)
+        return
+    from headcount.orchestrator.exchange.importing import import_bundle
+
+    found = import_bundle(store, file, name)
     click.echo(
         f"{found.sweep}: {found.new} jobs new, {found.completed} completed, {found.kept} kept as they were"
     )
     if found.unsettled:
         click.echo(f"{found.unsettled} have no outcome yet: 'headcount run {found.sweep}' trains them")
+
+
+def _import_runs(
+    store: "Store", file: Path, name: str | None, mapping: tuple[str, ...], control: tuple[str, ...]
+) -> None:
+    from headcount.orchestrator.exchange.external import import_runs, sweep_name
+    from headcount.orchestrator.exchange.mapping import parse_pairs
+    from headcount.orchestrator.running import owner
+
+    found = import_runs(
+        store,
+        file,
+        sweep_name(name or file.stem, given=name is not None),
+        parse_pairs(mapping, "--map"),
+        parse_pairs(control, "--control"),
+        owner(),
+    )
+    if not found.changed:
+        click.echo(f"{found.sweep}: these runs are in the store already")
+        return
+    cells = f"{found.cells} cells, {found.controls} of them controls"
+    click.echo(f"{found.sweep}: {found.jobs} runs of {cells}; 'headcount table {found.sweep}' shows them")
+    for count, words in (
+        (found.diverged, "diverged"),
+        (found.incomplete, "end before the others: kept without a result"),
+    ):
+        if count:
+            click.echo(f"{count} {words}")
+    if found.unused:
+        click.echo(f"not read: the columns {', '.join(found.unused)}")
 
 
 globals()["import"] = import_results  # the command's name is a word of Python

@@ -45,7 +45,7 @@ def requeue(session: Session, job_ids: list[str]) -> int:
     for chunk in chunks(job_ids):
         session.execute(
             update(Job)
-            .where(Job.id.in_(chunk))
+            .where(Job.id.in_(chunk), Job.kind != "external")  # nothing here can train those
             .values(state="queued", ended=None, forgiven_attempts=attempts.scalar_subquery()),
             execution_options={"synchronize_session": False},
         )

@@ -131,7 +131,7 @@ def test_an_unknown_sweep_is_named_with_the_nearest(session: Session) -> None:
         ablation_table(session, "head-cuont")
 
 
-def test_a_big_sweep_is_read_in_three_statements(store: Store) -> None:
+def test_a_big_sweep_is_read_in_six_statements(store: Store) -> None:
     with store.write() as session:
         build_sweep(session, heads=(1, 2, 4, 8, 16, 32), kv_heads=(1, 2, 4), rates=(1e-4, 1e-3), curves=False)
     statements: list[str] = []
@@ -146,5 +146,5 @@ def test_a_big_sweep_is_read_in_three_statements(store: Store) -> None:
         grid(table), head_curve(table), paired_statistics(table)
     event.remove(store.engine, "before_cursor_execute", note)
     assert len(table.rows) == 42
-    assert len(statements) == 3  # the sweep, its jobs, its cells; never the evaluations
+    assert len(statements) == 6  # the sweep, its jobs, its cells, their costs; never the evaluations
     assert not any("evaluation" in s for s in statements)

@@ -55,3 +55,24 @@ def test_a_store_is_kept(home: Home, tmp_path: Path) -> None:
     assert "rows copied and compared" in copied.stdout
     moved = Home(home.folder, {"HEADCOUNT_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"})
     assert moved.headcount("table", "head-count").stdout == home.headcount("table", "head-count").stdout
+
+
+def test_runs_of_another_program_are_a_table(home: Home, tmp_path: Path) -> None:
+    rows = [
+        "method,H,seed,val",
+        *(f"mhar,4,{s},3.{s}" for s in range(3)),
+        *(f"additive,,{s},3.5" for s in range(3)),
+    ]
+    (tmp_path / "their runs.csv").write_text("\n".join(rows))
+    command = ["import", "their runs.csv", "--map", "model.routing_heads=H,model.residual=method,loss=val"]
+    command += ["--control", "model.residual=additive"]
+    first, second = (home.headcount(*command) for _ in range(2))
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.startswith("their-runs: 6 runs of 2 cells, 1 of them controls")
+    assert second.stdout == "their-runs: these runs are in the store already\n"
+    assert "trained elsewhere" in home.headcount("table", "their-runs").stdout
+    jobs = home.headcount("jobs", "their-runs")
+    assert (jobs.returncode, jobs.stdout.count("finished")) == (0, 6)
+    refused = home.headcount("run", "their-runs")
+    assert refused.returncode == 2
+    assert "imported; they cannot be trained again" in refused.stderr

@@ -1,0 +1,87 @@
+"""What each cell of a sweep cost: arithmetic, speed, memory, and in which environments its jobs trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Text, cast, func, select
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.models import Attempt, Job, Measurement, SweepJob
+from headcount.trainer.tail import evaluation_count
+
+MEASURED = ("tokens_per_second", "peak_memory_bytes")
+
+
+@dataclass
+class CellCosts:
+    """Of one cell; what no job of it tells is None."""
+
+    flops_per_token: float | None = None
+    """Forward and backward, of one training token."""
+    tokens_per_second: float | None = None
+    """Mean over the cell's jobs."""
+    peak_memory_bytes: float | None = None
+    """The largest of the cell's jobs."""
+    environments: dict[int, set[int]] = field(default_factory=dict)
+    """Seed to the environments that its job trained in, each distinct one by a number."""
+
+
+def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
+    """The costs of every cell that has a job."""
+    costs: dict[int, CellCosts] = {}
+    of_sweep = (SweepJob.job_id == Job.id, SweepJob.sweep_id == sweep_id)
+    one = select(func.min(SweepJob.job_id)).where(SweepJob.sweep_id == sweep_id).group_by(SweepJob.cell_id)
+    configs = select(SweepJob.cell_id, Job.flops, Job.config).where(*of_sweep, Job.id.in_(one))
+    for cell, flops, config in session.execute(configs):
+        costs[cell] = CellCosts(flops_per_token=_per_token(flops, config))
+    measured = (
+        select(
+            SweepJob.cell_id,
+            Measurement.name,
+            func.avg(Measurement.value),
+            func.max(Measurement.value),
+        )
+        .join(SweepJob, SweepJob.job_id == Measurement.job_id)
+        .where(SweepJob.sweep_id == sweep_id, Measurement.name.in_(MEASURED))
+        .group_by(SweepJob.cell_id, Measurement.name)
+    )
+    for cell, name, mean, most in session.execute(measured):
+        if name == "tokens_per_second":
+            costs[cell].tokens_per_second = mean
+        else:
+            costs[cell].peak_memory_bytes = most
+    numbers: dict[str, int] = {}
+    trained = (
+        select(SweepJob.cell_id, Job.seed, cast(Attempt.environment, Text))
+        .join(Job, Job.id == Attempt.job_id)
+        .join(SweepJob, SweepJob.job_id == Job.id)
+        .where(SweepJob.sweep_id == sweep_id, Attempt.environment.is_not(None))
+        .distinct()
+    )
+    for cell, seed, environment in session.execute(trained):
+        if environment != "null":
+            number = numbers.setdefault(environment, len(numbers))
+            costs[cell].environments.setdefault(seed, set()).add(number)
+    return costs
+
+
+def _per_token(flops: float, config: Mapping[str, Any]) -> float | None:
+    """A job's FLOPs over its tokens: an evaluation is forward only, a third (`trainer.flops.job_flops`)."""
+    try:
+        trained = config["train.steps"] * config["train.batch_tokens"]
+        evaluations = evaluation_count(config["train.steps"], config["train.eval_every"])
+        evaluated = evaluations * config["train.eval_windows"] * config["data.context"]
+    except KeyError:  # a run from elsewhere
+        return None
+    return flops / (trained + evaluated / 3) if flops else None
+
+
+def mixed(treatment: CellCosts | None, control: CellCosts | None, seeds: tuple[int, ...]) -> bool:
+    """Whether some pair of these seeds trained in more than one environment."""
+    if treatment is None or control is None:
+        return False
+    return any(
+        len(treatment.environments.get(seed, set()) | control.environments.get(seed, set())) > 1
+        for seed in seeds
+    )
