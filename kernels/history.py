@@ -45,10 +45,8 @@ class DepthHistory:
     ) -> None:
         """queries, key_weights: [N, d], or N vectors [d], one a site, in any float dtype.
         heads, eps, logit_scale: as in `route`.
-
-        block_size: None for full routing. Otherwise the sublayers in a block whose outputs are summed
-        into one
-        source: sites read the embedding, the finished blocks and the sum so far of the current one (Block
+        block_size: None for full routing; otherwise how many sublayers' outputs are summed into one source.
+        Sites then read the embedding, the finished blocks and the sum so far of the current one (Block
         AttnRes, arXiv 2603.15031 section 3.2).
         implementation: `reference`, `fused`, `two_phase` (full routing only) or `auto`, which picks.
 
