@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.api.results import AblationTable, TableRow
+from headcount.api.results import AblationTable, PublishedMatch, TableRow
 
 DIGITS = 4
 """Decimals of a loss or a delta where people read it. Files for machines are never rounded."""
@@ -14,7 +14,28 @@ def records(table: AblationTable) -> list[dict[str, Any]]:
 
     Sets of seeds are tuples. The axes stand under their dotted names.
     """
-    return [_record(table, row) for row in table.rows]
+    own = [_record(table, row) for row in table.rows]
+    matches = table.reference.matches if table.reference else ()
+    return own + [_published(match, own[0]) for match in matches]
+
+
+def _published(match: PublishedMatch, like: dict[str, Any]) -> dict[str, Any]:
+    """A published figure as a row of the same columns, marked, with its recipe as the note."""
+    row = match.published
+    recipe = [f"{row.table} at {row.scale}", row.corpus, f"peak LR {row.peak_lr or 'not told'}"]
+    recipe += [f"{row.steps} steps", f"queries {row.query_init}" if row.query_init else "", row.source]
+    return dict.fromkeys(like) | {
+        "model.routing_heads": row.routing_heads,
+        "model.kv_heads": row.kv_heads,
+        "role": "published",
+        "state": f"sign {match.sign}" if match.sign else "no sign to compare",
+        "mean": row.loss,
+        "delta": row.delta,
+        "cell": match.cell,
+        "note": "; ".join(part for part in recipe if part),
+        "estimator": row.estimator,
+        "n": row.seeds or None,
+    }
 
 
 def _record(table: AblationTable, row: TableRow) -> dict[str, Any]:
@@ -145,3 +166,29 @@ def _remark(row: TableRow) -> str:
 
 def _listed(seeds: tuple[int, ...]) -> str:
     return ", ".join(map(str, seeds))
+
+
+def readable_reference(table: AblationTable) -> ReadableTable:
+    """The published figures of a table for people: each beside its cell, and how far the order agrees."""
+    assert table.reference is not None
+    rows = []
+    for match in table.reference.matches:
+        own, row = table.row(match.cell), match.published
+        name = ", ".join(f"{a.rpartition('.')[2]} {_text(v)}" for a, v in own.settings.items()) or "control"
+        loss = "—" if row.loss is None else f"{row.loss:g}"
+        delta = "—" if row.delta is None else f"{row.delta:+g}"
+        recipe = (row.scale, row.corpus or "—", row.peak_lr or "—", row.steps)
+        rows.append((name, row.table, *recipe, loss, delta, match.sign or "—"))
+    orders = [
+        f"{o.table} at {o.scale} ({o.recipe}): {o.agreeing} of {o.pairs} pairs in the published order"
+        for o in table.reference.orders
+    ]
+    return ReadableTable(
+        title="Published figures: other text and recipe, so only sign and order compare",
+        headings=("cell", "published in", "scale", "corpus", "peak lr", "steps", "loss", "delta", "sign"),
+        rows=tuple(rows),
+        numeric=(False, False, False, False, True, True, True, True, False),
+        caption="; ".join(orders) + "."
+        if orders
+        else "No two of these cells are ordered by a published table.",
+    )

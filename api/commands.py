@@ -28,14 +28,19 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     show_default=True,
     help="Decimals of text, md and tex.",
 )
-def table(sweep: str, form: Format, digits: int) -> None:
+@click.option(
+    "--reference",
+    type=click.Choice(["paper"]),
+    help="Published figures of the same cells beside ours, compared in sign and order.",
+)
+def table(sweep: str, form: Format, digits: int, reference: str | None) -> None:
     """The ablation table of SWEEP: loss over seeds, and the delta to the control paired by seed."""
     from headcount.api.results import ablation_table
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
     with open_store(load_settings()).read() as session:
-        found = ablation_table(session, sweep)
+        found = ablation_table(session, sweep, with_reference=reference is not None)
     if form == "text":
         from headcount.api.terminal import print_table
 

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from headcount.api.columns import DIGITS, ReadableTable, readable, records
+from headcount.api.columns import DIGITS, ReadableTable, readable, readable_reference, records
 from headcount.api.results import AblationTable
 
 MEDIA_TYPES = {
@@ -130,9 +130,14 @@ def _latex_text(text: str) -> str:
     return "{[}" + signed[1:] if signed.startswith("[") else signed
 
 
+def _for_people(table: AblationTable, digits: int) -> list[ReadableTable]:
+    found = [readable(table, digits)]
+    return [*found, readable_reference(table)] if table.reference else found
+
+
 _WRITERS: dict[str, Callable[[AblationTable, int], str]] = {
     "json": lambda table, digits: to_json(table) + "\n",
     "csv": lambda table, digits: to_csv(records(table)),
-    "md": lambda table, digits: to_markdown(readable(table, digits)),
-    "tex": lambda table, digits: to_latex(readable(table, digits)),
+    "md": lambda table, digits: "\n".join(map(to_markdown, _for_people(table, digits))),
+    "tex": lambda table, digits: "\n".join(map(to_latex, _for_people(table, digits))),
 }

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from headcount.api.columns import DIGITS, ReadableTable, readable
+from headcount.api.columns import DIGITS, ReadableTable, readable, readable_reference
 from headcount.api.results import AblationTable, best_cell
 
 
@@ -28,6 +28,14 @@ def print_table(table: AblationTable, digits: int = DIGITS, console: Console | N
         for line in _remarks(table, content):
             console.print(line)
     console.print(content.caption, style="dim")
+    if table.reference:
+        published = readable_reference(table)
+        figures = _grid(published, list(range(len(published.headings))))
+        for texts in published.rows:
+            figures.add_row(*texts)
+        console.print()
+        console.print(figures)
+        console.print(published.caption, style="dim")
 
 
 def _remarks(table: AblationTable, content: ReadableTable) -> Iterator[str]:

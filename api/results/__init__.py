@@ -23,6 +23,7 @@ from .jobs import (
 )
 from .lookup import NotFoundError, QueryError
 from .losses import EvaluationPoint, ProgressPoint, evaluations, progress
+from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
 from .significance import CellComparison, Family, LineShape, PairedStatistics, Pooling, paired_statistics
 from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_version, sweep_view
 from .tables import AblationTable, TableRow, ablation_table
@@ -48,10 +49,14 @@ __all__ = [
     "JobView",
     "LineShape",
     "NotFoundError",
+    "OrderAgreement",
     "PairedStatistics",
     "Pooling",
     "ProgressPoint",
+    "PublishedMatch",
+    "PublishedRow",
     "QueryError",
+    "Reference",
     "SeedResult",
     "SweepState",
     "SweepSummary",

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from headcount.api.results.cells import CellState, CellView, cells_of
 from headcount.api.results.costs import CellCosts, cell_costs, mixed
 from headcount.api.results.lookup import find_sweep
+from headcount.api.results.reference import OwnCell, Reference, cell_configs, reference
 from headcount.sweeps.statistics import PairedDelta, mean_estimate, paired_delta
 
 ESTIMATOR = "tail mean (validation loss over the last quarter of the steps)"
@@ -71,6 +72,8 @@ class AblationTable:
     confidence: float
     """Of the intervals of the deltas."""
     rows: tuple[TableRow, ...]
+    reference: Reference | None = None
+    """Published figures of these cells, where asked for."""
 
     def row(self, cell: int) -> TableRow:
         """The row of the cell with this id."""
@@ -92,8 +95,8 @@ class AblationTable:
         return tuple(r for r in self.rows if r.is_control)
 
 
-def ablation_table(session: Session, name: str) -> AblationTable:
-    """The table of a sweep, over all its seeds. Raises `NotFoundError`."""
+def ablation_table(session: Session, name: str, *, with_reference: bool = False) -> AblationTable:
+    """The table of a sweep, over all its seeds, with published figures if asked. Raises `NotFoundError`."""
     sweep = find_sweep(session, name)
     cells = cells_of(session, sweep)
     by_id = {c.id: c for c in cells}
@@ -110,7 +113,16 @@ def ablation_table(session: Session, name: str) -> AblationTable:
         test=TEST,
         confidence=CONFIDENCE,
         rows=tuple(replace(row, rank=ranks.get(row.cell)) for row in rows),
+        reference=reference([_own(row) for row in rows], cell_configs(session, sweep))
+        if with_reference
+        else None,
     )
+
+
+def _own(row: TableRow) -> OwnCell:
+    delta = row.delta
+    shown = bool(delta and delta.low is not None and delta.high is not None and delta.low * delta.high > 0)
+    return OwnCell(row.cell, row.is_control, row.mean, delta.mean if delta else None, shown)
 
 
 def _row(cell: CellView, cells: Mapping[int, CellView], costs: Mapping[int, CellCosts]) -> TableRow:

@@ -1,7 +1,7 @@
 """The results of a sweep: its cells, the ablation table, curve, grid and paired statistics."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import fastapi
 from fastapi import APIRouter, Depends, Path, Request
@@ -54,6 +54,9 @@ class TableQuery(Query):
     """How the table is written."""
 
     digits: int = Field(DIGITS, ge=0, le=15, description="Decimals in md and tex; json and csv are exact.")
+    reference: Literal["paper"] | None = Field(
+        None, description="Published figures of the same cells beside ours, compared in sign and order."
+    )
 
 
 _TABLE_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
@@ -70,7 +73,7 @@ def get_table(
     request: Request, store: StoreDep, sweep: SweepName, query: Annotated[TableQuery, fastapi.Query()]
 ) -> Response:
     """The ablation table, in the form that the header Accept asks for: JSON, CSV, Markdown or LaTeX."""
-    return _table(request, store, sweep, accepted_form(request), query.digits)
+    return _table(request, store, sweep, accepted_form(request), query)
 
 
 @router.get(
@@ -84,20 +87,20 @@ def get_table_as(
     query: Annotated[TableQuery, fastapi.Query()],
 ) -> Response:
     """The ablation table in the form that the suffix names, whatever Accept says."""
-    return _table(request, store, sweep, suffix_form(form), query.digits)
+    return _table(request, store, sweep, suffix_form(form), query)
 
 
-def _table(request: Request, store: StoreDep, sweep: str, form: str, digits: int) -> Response:
+def _table(request: Request, store: StoreDep, sweep: str, form: str, query: TableQuery) -> Response:
     with store.read() as session:
         headers = check_cached(request, results.sweep_version(session, sweep), form)
-        table = results.ablation_table(session, sweep)
+        table = results.ablation_table(session, sweep, with_reference=query.reference is not None)
     path = request.scope["path"].rpartition("/")[0] + "/table"
     headers["Link"] = ", ".join(
         f'<{path}.{other}>; rel="alternate"; type="{media.partition(";")[0]}"'
         for other, media in MEDIA_TYPES.items()
         if other != form
     )
-    return Response(render(table, form, digits), 200, headers, media_type=MEDIA_TYPES[form])
+    return Response(render(table, form, query.digits), 200, headers, media_type=MEDIA_TYPES[form])
 
 
 class CurveQuery(Query):
