@@ -18,6 +18,7 @@ PAGES = {
     "failed job": None,
     "queued job": None,
     "not found": "/sweeps/head-cont",
+    "login": "/login",
 }
 
 
