@@ -7,21 +7,25 @@ makes no sense; what the data cannot tell is None, with a `reason`.
 from .best_cells import BestCells, CellStanding, Regret, best_cells, rule_regret
 from .dunnett import DunnettDeltas, dunnett_deltas
 from .families import Comparison, Family, benjamini_hochberg, holm
+from .gain import ComputeGain, compute_gain
 from .homogeneity import HomogeneityCheck, check_homogeneity
 from .layout import LossTable, loss_table
-from .paired import PairedDelta, UnpairedDelta, paired_delta, welch_delta
+from .paired import PairedDelta, UnpairedDelta, paired_delta, sign_flip, welch_delta
 from .pooled import PooledError, pooled_delta, pooled_error
 from .power import power, rank_test_floor, seeds_needed, selection_bias, smallest_difference
+from .quadratic import Parabola, Slope, TwoLines, parabola, two_lines
 from .seeds import SeedPlan, plan_seeds, stein_estimate
 from .student import Estimate, MeanEstimate, mean_estimate
 from .tail import TailError, tail_error, window_error
 from .ushape import EndContrast, Equivalence, UShape, curvature, equivalence, u_shape
-from .variances import ModeratedDeltas, moderated_deltas, sd_limits
+from .variances import MODERATED_CELLS, ModeratedDeltas, moderated_deltas, sd_bias, sd_limits
 
 __all__ = [
+    "MODERATED_CELLS",
     "BestCells",
     "CellStanding",
     "Comparison",
+    "ComputeGain",
     "DunnettDeltas",
     "EndContrast",
     "Equivalence",
@@ -32,15 +36,19 @@ __all__ = [
     "MeanEstimate",
     "ModeratedDeltas",
     "PairedDelta",
+    "Parabola",
     "PooledError",
     "Regret",
     "SeedPlan",
+    "Slope",
     "TailError",
+    "TwoLines",
     "UShape",
     "UnpairedDelta",
     "benjamini_hochberg",
     "best_cells",
     "check_homogeneity",
+    "compute_gain",
     "curvature",
     "dunnett_deltas",
     "equivalence",
@@ -49,18 +57,22 @@ __all__ = [
     "mean_estimate",
     "moderated_deltas",
     "paired_delta",
+    "parabola",
     "plan_seeds",
     "pooled_delta",
     "pooled_error",
     "power",
     "rank_test_floor",
     "rule_regret",
+    "sd_bias",
     "sd_limits",
     "seeds_needed",
     "selection_bias",
+    "sign_flip",
     "smallest_difference",
     "stein_estimate",
     "tail_error",
+    "two_lines",
     "u_shape",
     "welch_delta",
     "window_error",

@@ -65,6 +65,26 @@ def _correlation(t: NDArray[np.float64], c: NDArray[np.float64]) -> float | None
     return float(np.corrcoef(t, c)[0, 1])
 
 
+MOST_FLIPPED = 20
+"""Pairs whose sign patterns are all counted, a million."""
+
+
+def sign_flip(deltas: Values) -> float | None:
+    """The two-sided p of the exact sign-flip test: the share of all 2ⁿ patterns with so large a |sum|.
+
+    It assumes only that deltas are symmetric around 0 where there is no effect. It cannot go below
+    `rank_test_floor(n)`: 0.25 at 3 pairs. None without a pair and above 20 of them.
+    """
+    x = np.asarray(deltas, dtype=np.float64)
+    if not 1 <= len(x) <= MOST_FLIPPED:
+        return None
+    sums = np.zeros(1)
+    for value in x[1:]:  # the first sign is fixed: a pattern and its negative have the same |sum|
+        sums = np.concatenate([sums + value, sums - value])
+    observed = abs(float(x.sum()))
+    return float(np.mean(np.abs(sums + x[0]) >= observed * (1 - 1e-12)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnpairedDelta(Estimate):
     """Difference of two means whose seeds are not shared (Welch's t, Satterthwaite's degrees of freedom)."""

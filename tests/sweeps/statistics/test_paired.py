@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from headcount.sweeps.statistics import mean_estimate, paired_delta, welch_delta
+from headcount.sweeps.statistics import (
+    mean_estimate,
+    paired_delta,
+    rank_test_floor,
+    sign_flip,
+    welch_delta,
+)
 
 # Student (1908), hours of sleep gained under two drugs
 SLEEP_A = dict(enumerate([0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]))
@@ -93,3 +99,16 @@ def test_welch_without_an_error_says_why() -> None:
     assert (one.mean, one.p, one.reason) == (pytest.approx(-0.55), None, "both sides need 2 values")
     same = welch_delta([3.0, 3.0], [3.5, 3.5])
     assert (same.mean, same.low, same.reason) == (-0.5, None, "neither side varies")
+
+
+def test_the_sign_flip_test_is_scipys_and_has_its_floor() -> None:
+    rng = np.random.default_rng(1)
+    for n in (3, 4, 6, 9):
+        deltas = rng.normal(-0.5, 1, n)
+        reference = stats.permutation_test(
+            (deltas,), np.sum, permutation_type="samples", n_resamples=np.inf, alternative="two-sided"
+        )
+        assert sign_flip(deltas) == pytest.approx(reference.pvalue)
+    for n, floor in ((3, 0.25), (4, 0.125), (5, 0.0625), (6, 0.03125)):
+        assert sign_flip([-0.01 - i / 1000 for i in range(n)]) == floor == rank_test_floor(n)
+    assert sign_flip([]) is None

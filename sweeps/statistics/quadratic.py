@@ -1,0 +1,163 @@
+"""The U as a fitted shape: a parabola over log₂ level (Lind and Mehlum), and two lines (Simonsohn).
+
+Both fit the losses by least squares, the effect of each seed taken out, and assume one variance for all.
+The contrasts of `ushape` assume neither shape nor variance: a claim rests on those.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .layout import Array, block_layout, check_table, magnitude
+from .student import ROUNDING, check_confidence, finite_vector, t_critical, upper_tail
+
+
+@dataclass(frozen=True)
+class Slope:
+    """Loss a doubling of the level; `p` is one-sided, for a fall on the left and a rise on the right."""
+
+    slope: float
+    se: float
+    df: int
+    p: float
+
+
+@dataclass(frozen=True)
+class Parabola:
+    """loss = seed + b₁·x + b₂·x² over x = log₂ level − log₂ of the lowest.
+
+    `p` is the larger of the ends': at level alpha both slopes then have the signs of a U (Lind and Mehlum
+    2010). [low, high] is Fieller's interval of the level of the minimum, None where the curvature is not
+    shown, since the minimum may then be anywhere.
+    """
+
+    linear: float
+    quadratic: float
+    df: int
+    left: Slope
+    right: Slope
+    p: float
+    minimum: float
+    """The level of the fitted minimum, such as a number of heads."""
+    low: float | None
+    high: float | None
+    confidence: float
+
+
+def parabola(
+    levels: Sequence[float], losses: Array, *, confidence: float = 0.95, seed_effects: bool = True
+) -> Parabola | None:
+    """Fit a parabola to losses, levels × seeds, NaN where missing; None where too few losses leave no error.
+
+    `seed_effects=False` fits one constant for all seeds. ValueError for levels that are not positive.
+    """
+    check_confidence(confidence)
+    table = check_table(losses)
+    x = _doublings(levels, table)
+    fit = _fit(table, [x, x**2], seed_effects)
+    if fit is None:
+        return None
+    b, cov, df = fit
+    end = float(x.max())
+    left = _slope(float(b[0]), float(cov[0, 0]), df, -1)
+    at_end = np.array([1.0, 2 * end])
+    right = _slope(float(at_end @ b), float(at_end @ cov @ at_end), df, 1)
+    low, high = _fieller(b, cov, t_critical(1 - confidence, df))
+    lowest = min(levels)
+    return Parabola(
+        linear=float(b[0]),
+        quadratic=float(b[1]),
+        df=df,
+        left=left,
+        right=right,
+        p=max(left.p, right.p),
+        minimum=lowest * 2 ** float(-b[0] / (2 * b[1])),
+        low=None if low is None else lowest * 2**low,
+        high=None if high is None else lowest * 2**high,
+        confidence=confidence,
+    )
+
+
+@dataclass(frozen=True)
+class TwoLines:
+    """A line through the levels up to `last_left`, and one through those above; `p` is the larger one."""
+
+    last_left: float
+    left: Slope
+    right: Slope
+    p: float
+
+
+FEWEST_A_LINE = 3
+"""Levels of each of two lines: two points always lie on one."""
+
+
+def two_lines(levels: Sequence[float], losses: Array, last_left: float) -> TwoLines | None:
+    """Fall to the left of a break and rise to its right (Simonsohn 2018), the break fixed beforehand.
+
+    Losses are levels × seeds, NaN where missing; each seed's effect over all levels is taken out first, and
+    not charged to the error. None with fewer than 3 levels on a side.
+    """
+    table = _seed_centred(check_table(losses))
+    x = _doublings(levels, table)
+    left = np.asarray(levels, dtype=np.float64) <= last_left
+    if min(left.sum(), (~left).sum()) < FEWEST_A_LINE:
+        return None
+    slopes = []
+    for side, sign in ((left, -1), (~left, 1)):
+        fit = _fit(table[side], [x[side]], False)
+        if fit is None:
+            return None
+        b, cov, df = fit
+        slopes.append(_slope(float(b[0]), float(cov[0, 0]), df, sign))
+    return TwoLines(last_left, slopes[0], slopes[1], max(slopes[0].p, slopes[1].p))
+
+
+def _seed_centred(table: Array) -> Array:
+    """The losses without the effect of their seed, adjusted for the levels that the seed has."""
+    layout = block_layout(~np.isnan(table))
+    return np.asarray(table - np.nanmean(table - layout.effects(table)[:, None], axis=0))
+
+
+def _doublings(levels: Sequence[float], table: Array) -> Array:
+    x = finite_vector(levels, "levels")
+    if len(x) != len(table) or len(x) == 0 or x.min() <= 0:
+        raise ValueError(f"losses of {len(table)} rows need as many positive levels, but got {list(levels)}")
+    return np.asarray(np.log2(x / x.min()))
+
+
+def _fit(table: Array, terms: list[Array], seed_effects: bool) -> tuple[Array, Array, int] | None:
+    """Least squares of the losses on `terms` and a constant (a seed each): coefficients, covariance, df."""
+    rows, seeds = np.nonzero(~np.isnan(table))
+    groups = np.unique(seeds) if seed_effects else [None]
+    constants = [seeds == s if s is not None else np.ones(len(seeds)) for s in groups]
+    design = np.stack([*(term[rows] for term in terms), *constants], axis=1).astype(np.float64)
+    y = table[rows, seeds]
+    df = int(len(y) - design.shape[1])
+    if df < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+        return None
+    b: Array = np.linalg.lstsq(design, y, rcond=None)[0]
+    residuals = y - design @ b
+    if np.sqrt(residuals @ residuals) <= ROUNDING * magnitude(table) * len(y):
+        return None
+    cov: Array = float(residuals @ residuals) / df * np.linalg.inv(design.T @ design)
+    size = len(terms)
+    return b[:size], cov[:size, :size], df
+
+
+def _slope(slope: float, variance: float, df: int, sign: int) -> Slope:
+    se = variance**0.5
+    return Slope(slope, se, df, upper_tail(sign * slope / se, df))
+
+
+def _fieller(b: Array, cov: Array, critical: float) -> tuple[float | None, float | None]:
+    """Every x at which the slope b₁ + 2·b₂·x may be 0; open where that is no interval (Fieller 1954)."""
+    squared = critical**2
+    a = 4 * float(b[1] ** 2 - squared * cov[1, 1])
+    half = 2 * float(b[0] * b[1] - squared * cov[0, 1])
+    c = float(b[0] ** 2 - squared * cov[0, 0])
+    root = half**2 - a * c
+    if a <= 0 or root < 0:
+        return None, None
+    return (-half - root**0.5) / a, (-half + root**0.5) / a
