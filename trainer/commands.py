@@ -160,9 +160,9 @@ def inspect(name: str, check: bool, as_json: bool, home: Path) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @_home
 def list_(as_json: bool, home: Path) -> None:
-    """List the registered data sets."""
+    """List the registered data sets with their ids in the vocabulary and their tokens on either side."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from headcount.trainer.data.names import find_named, registered_names
     from headcount.trainer.errors import UserError
@@ -180,7 +180,7 @@ def list_(as_json: bool, home: Path) -> None:
     if as_json:
         click.echo(json.dumps(rows, indent=2))
         return
-    table = Table("name", "tokenizer", "vocabulary", "training tokens", "validation tokens", "fingerprint")
+    table = Table("name", "tokenizer", "ids", "training", "validation", Column("fingerprint", no_wrap=True))
     for row in rows:
         if "problem" not in row:
             numbers = (f"{row[key]:,}" for key in ("vocab_size", "train_tokens", "validation_tokens"))

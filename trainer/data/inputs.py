@@ -13,7 +13,7 @@ from headcount.trainer.data.sources import find_local
 from headcount.trainer.data.split import LARGE
 from headcount.trainer.errors import UserError
 
-UNIT_BYTES = 16 * 1024 * 1024
+UNIT_BYTES = 8 * 1024 * 1024
 """Of input, about; another size may tokenise the texts of large files differently where they are cut."""
 
 Format = Literal["parquet", "jsonl", "text"]

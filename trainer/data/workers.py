@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 from headcount.trainer.data.inputs import Format, Unit
@@ -43,13 +43,14 @@ def tokenise(
     weights = [sum(part.weight for part in unit) for unit in units]
     total, done = sum(weights), 0
     report("tokenising", done, total)
-    workers = min(workers or len(os.sched_getaffinity(0)), len(units))
+    # spawned: a fork of a process with threads may inherit a lock that nobody releases
+    context = multiprocessing.get_context("spawn")
+    watched, held = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(
-        max(workers, 1),
-        # spawned: a fork of a process with threads may inherit a lock that nobody releases
-        mp_context=multiprocessing.get_context("spawn"),
+        min(workers or len(os.sched_getaffinity(0)), len(units)),
+        mp_context=context,
         initializer=_start_worker,
-        initargs=(recipe, folder, cut_all),
+        initargs=(watched, recipe, folder, cut_all),
     )
     try:
         running = {pool.submit(_work, unit, number): number for number, unit in enumerate(units)}
@@ -57,13 +58,18 @@ def tokenise(
             future.result()
             done += weights[running[future]]
             report("tokenising", done, total)
-    except BrokenProcessPool as error:
-        raise UserError(
-            "a process that tokenises died, perhaps for want of memory; run the same command again with "
-            "fewer --workers: it goes on from here"
-        ) from error
+    except BaseException as error:
+        held.close()  # ends the workers in the middle of their units
+        if isinstance(error, BrokenProcessPool):
+            raise UserError(
+                "a process that tokenises died, perhaps for want of memory; run the same command again with "
+                "fewer --workers: it goes on from here"
+            ) from error
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
+        held.close()
+        watched.close()
 
 
 @dataclass(frozen=True)
@@ -78,19 +84,17 @@ _worker: _Worker | None = None
 """Of this process, where it is one of the pool's."""
 
 
-def _start_worker(recipe: Recipe, folder: Path, cut_all: bool) -> None:
+def _start_worker(watched: Connection, recipe: Recipe, folder: Path, cut_all: bool) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends the pool
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(watched,), daemon=True).start()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     _worker = _Worker(load_tokenizer(recipe.tokenizer, recipe.separator), recipe.column, folder, cut_all)
 
 
-def _end_with_parent() -> None:
-    """A killed parent leaves its pool waiting for work for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
+def _end_with_parent(watched: Connection) -> None:
+    """End this process when the parent closes its end of the pipe, or is killed."""
+    wait([watched])
     os._exit(1)
 
 

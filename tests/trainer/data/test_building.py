@@ -1,5 +1,6 @@
 import fcntl
 import hashlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -128,7 +129,7 @@ print(build("words", [str(path)], home, workers=2, report=report).fingerprint)
 
 @pytest.mark.parametrize("stage", ["tokenising", "joining"])
 def test_a_killed_preparation_goes_on(stage: str, tmp_path: Path) -> None:
-    path = as_jsonl([words(n, 900) for n in range(300)], tmp_path / "words.jsonl")
+    path = as_jsonl([words(n, 900) for n in range(120)], tmp_path / "words.jsonl")
     expected = build("words", [str(path)], tmp_path / "other").fingerprint
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "home"), str(path)]
     killed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -148,6 +149,33 @@ def test_a_killed_preparation_goes_on(stage: str, tmp_path: Path) -> None:
     assert fingerprint == expected
     assert any(line.startswith("tokenising") for line in reports)
     assert [p.name for p in (tmp_path / "home" / "data" / "partial").iterdir()] == []
+
+
+class _Stopped(BaseException):
+    pass
+
+
+def test_a_process_that_dies_and_a_stop_lose_only_what_was_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = as_jsonl(TEXTS, tmp_path / "words.jsonl")
+    monkeypatch.setattr(inputs, "UNIT_BYTES", 2048)
+
+    def kill_one(stage: str, done: int, total: int) -> None:
+        if done:
+            multiprocessing.active_children()[0].kill()
+
+    def stop(stage: str, done: int, total: int) -> None:
+        if done * 2 > total:
+            raise _Stopped
+
+    with pytest.raises(UserError, match=r"a process that tokenises died, .* it goes on from here"):
+        build("words", [str(path)], tmp_path, workers=2, report=kill_one)
+    with pytest.raises(_Stopped):
+        build("words", [str(path)], tmp_path, workers=2, report=stop)
+    assert multiprocessing.active_children() == []
+    assert len(list((tmp_path / "data" / "partial" / "words").rglob("*.records"))) > 5
+    assert [bytes(s) for s in sides(build("words", [str(path)], tmp_path), tmp_path)] == whole(TEXTS)
 
 
 def test_whole_parts_are_not_tokenised_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,9 @@
 import hashlib
 import json
+import math
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +12,15 @@ import tiktoken
 import tokenizers
 from texts import as_jsonl, sides, words
 
-from headcount.trainer.data import inputs
+from headcount.trainer.config import JobConfig
+from headcount.trainer.data import inputs, open_dataset
 from headcount.trainer.data.building import build
 from headcount.trainer.data.split import train_part
 from headcount.trainer.data.tokenizer import load_tokenizer
 from headcount.trainer.data.workers import Recipe
 from headcount.trainer.errors import UserError
+from headcount.trainer.events import Evaluation
+from headcount.trainer.loop import train
 
 TEXTS = [f"{words(n, 200)} <|endoftext|> naïve {n}" for n in range(60)]
 
@@ -198,3 +203,14 @@ def test_a_library_that_is_missing(module: str, code: str, tmp_path: Path) -> No
     assert f"needs {module}, which is not installed: pip install 'headcount[data]'" in done.stdout, (
         done.stderr
     )
+
+
+def test_a_job_trains_on_tokens(bpe: Path, tmp_path: Path, small_job: Callable[..., JobConfig]) -> None:
+    path = as_jsonl(TEXTS, tmp_path / "words.jsonl")
+    manifest = build("words", [str(path)], tmp_path, Recipe(tokenizer=str(bpe)))
+    config = small_job(model__vocab_size=manifest.vocab_size, data__source="words")
+    events = list(train(config, open_dataset(manifest.fingerprint, tmp_path)))
+    losses = [event.loss for event in events if isinstance(event, Evaluation)]
+    assert losses[0] == pytest.approx(math.log(400), abs=0.05)
+    assert losses[-1] < losses[0] - 0.3
+    assert events[-1].outcome == "finished"
