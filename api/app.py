@@ -13,7 +13,7 @@ from headcount.api.caching import NotModified
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
-from headcount.api.routes import events, health, jobs, results, sweeps
+from headcount.api.routes import changes, events, health, jobs, results, rows, sweeps
 from headcount.api.security import LOOPBACK, Access, Guard, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -60,7 +60,16 @@ def create_app(
     app.add_middleware(Guard, access=access)
     app.add_exception_handler(NotModified, _not_modified)
     install_handlers(app)
-    for router in (sweeps.router, results.router, jobs.router, events.router, health.router, _schema):
+    for router in (
+        sweeps.router,
+        changes.router,
+        results.router,
+        rows.router,
+        jobs.router,
+        events.router,
+        health.router,
+        _schema,
+    ):
         app.include_router(router)
     for router in extra_routers:
         app.include_router(router)

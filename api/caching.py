@@ -4,11 +4,18 @@ import hashlib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import Request
 
 import headcount
+from headcount.api.problems import Problem
+
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The ETag in If-None-Match is still that of the answer."}
+}
+"""The documentation of routes that call `check_cached`."""
 
 
 class NotModified(Exception):
@@ -20,18 +27,32 @@ class NotModified(Exception):
 
 
 def check_cached(request: Request, version: str, form: str = "json") -> dict[str, str]:
-    """The headers of an answer made from the data `version`. Raises `NotModified` where the client has it.
-
-    The ETag is a hash of the version, path, query, format and code; the client's credential is not in it.
-    """
+    """The headers of an answer made from the data `version`. Raises `NotModified` where the client has it."""
     query = urlencode(sorted(request.query_params.multi_items()))
-    parts = (version, request.scope["path"], query, form, _code_version())
-    etag = f'"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"'
+    etag = etag_of(version, request.scope["path"], query, form)
     headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Vary": "Accept"}
     known = request.headers.get("if-none-match", "")
     if known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in known.split(",")}:
         raise NotModified(headers)
     return headers
+
+
+def etag_of(version: str, path: str, query: str = "", form: str = "json") -> str:
+    """A hash of the data's version, path, query, format and code; the client's credential is not in it."""
+    parts = (version, path, query, form, _code_version())
+    return f'"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"'
+
+
+def check_matches(if_match: str | None, etag: str) -> None:
+    """Refuse a change of something that is not as the client saw it (412), or that does not say so (428)."""
+    if if_match is None:
+        raise Problem(
+            428,
+            "if_match_needed",
+            "say which state you change: If-Match with the sweep's ETag, or `*` for any",
+        )
+    if if_match.strip() != "*" and etag not in {tag.strip() for tag in if_match.split(",")}:
+        raise Problem(412, "changed_meanwhile", "the sweep has changed since; look again, then decide")
 
 
 @cache

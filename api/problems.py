@@ -81,7 +81,7 @@ def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetail"}}}
     return {
         status: {"description": _title(status), "content": content}
-        for status in sorted({400, 401, 403, 422, 500, 503, *statuses})
+        for status in sorted({400, 401, 403, 422, 429, 500, 503, *statuses})
     }
 
 
@@ -112,7 +112,10 @@ def _http_error(request: Request, error: Exception) -> Response:
         413: "the body is larger than the service takes",
     }.get(status, str(error.detail))
     code = _title(status).lower().replace(" ", "_")
-    return problem_response(request.scope, status, code, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    if headers.get("Allow") == "GET":
+        headers["Allow"] = "GET, HEAD"
+    return problem_response(request.scope, status, code, detail, headers=headers)
 
 
 def _invalid_request(request: Request, error: Exception) -> Response:

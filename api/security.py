@@ -5,15 +5,17 @@ send requests there. Every route states the scope that it needs; a route that st
 """
 
 import logging
+import math
 import secrets
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headcount.api.limits import MAX_AT_ONCE, Rate
 from headcount.api.problems import problem_response
 
 RouteScope = Literal["anyone", "read", "submit", "admin"]
@@ -50,6 +52,8 @@ class Access:
     """Names, without port, that a request may be addressed to. Only pages of the same host may ask."""
     open: bool = True
     """Whether everyone there has every scope as long as no token was ever made."""
+    rate: float = 0.0
+    """Requests a second that one address may send on average; 0 for any number."""
 
 
 LOOPBACK = Access()
@@ -68,29 +72,51 @@ def needs(scope: RouteScope, **openapi: Any) -> dict[str, Any]:
     return {"x-scope": scope, "security": security, **openapi}
 
 
+class Refusal(NamedTuple):
+    """Why a request goes no further."""
+
+    status: int
+    code: str
+    detail: str
+    retry_after: str | None = None
+    """Seconds, where asking again later may help."""
+
+
 class Guard:
-    """The outermost layer: checks Host and Origin, names the request, adds the headers, hides our faults."""
+    """The outermost layer: checks Host, Origin and limits, names the request, adds the headers, hides faults.
+
+    HEAD is answered here for every path, as GET without the body.
+    """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self.app = app
         self.access = access
+        self.rate = Rate(access.rate)
+        self.under_way = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         request_id = secrets.token_hex(8)
-        scope.setdefault("state", {})["request_id"] = request_id
-        started = False
+        is_head = scope["method"] == "HEAD"
+        scope.setdefault("state", {}).update(request_id=request_id, is_head=is_head)
+        if is_head:
+            scope = {**scope, "method": "GET"}
+        started = ended = False
 
         async def send_guarded(message: Message) -> None:
-            nonlocal started
+            nonlocal started, ended
             if message["type"] == "http.response.start":
                 started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
                 headers["X-Request-ID"] = request_id
+            elif is_head:
+                if ended:
+                    return
+                ended, message = True, {"type": "http.response.body", "body": b"", "more_body": False}
             await send(message)
 
         received = 0
@@ -103,10 +129,13 @@ class Guard:
                 raise HTTPException(413)
             return message
 
-        refusal = _refusal(Headers(scope=scope), self.access)
+        refusal = _refusal(Headers(scope=scope), self.access) or self._limit(scope)
         if refusal:
-            await problem_response(scope, *refusal)(scope, receive, send_guarded)
+            later = {"Retry-After": refusal.retry_after} if refusal.retry_after else None
+            answer = problem_response(scope, refusal.status, refusal.code, refusal.detail, headers=later)
+            await answer(scope, receive, send_guarded)
             return
+        self.under_way += 1
         try:
             await self.app(scope, receive_limited, send_guarded)
         except Exception:
@@ -115,19 +144,31 @@ class Guard:
                 raise
             detail = f"a fault of the service; its log has the cause under {request_id}"
             await problem_response(scope, 500, "internal", detail)(scope, receive, send_guarded)
+        finally:
+            self.under_way -= 1
+
+    def _limit(self, scope: Scope) -> Refusal | None:
+        """For a client that asks too often, or at a time when too many ask."""
+        if self.under_way >= MAX_AT_ONCE:
+            return Refusal(503, "too_busy", "too many requests are under way; ask again in a moment", "1")
+        wait = self.rate.wait((scope.get("client") or ("", 0))[0])
+        if wait:
+            detail = f"more than {self.access.rate:g} requests a second; ask again in {math.ceil(wait)} s"
+            return Refusal(429, "too_many_requests", detail, str(math.ceil(wait)))
+        return None
 
 
-def _refusal(headers: Headers, access: Access) -> tuple[int, str, str] | None:
-    """Status, code and detail for a Host or Origin that we do not serve, or a body announced too large."""
+def _refusal(headers: Headers, access: Access) -> Refusal | None:
+    """For a Host or Origin that we do not serve, or a body announced too large."""
     host = headers.get("host", "")
     if _name(f"//{host}") not in access.hosts:
-        return 400, "host_not_allowed", f"requests to the host {host[:200]!r} are not answered here"
+        return Refusal(400, "host_not_allowed", f"requests to the host {host[:200]!r} are not answered here")
     origin = headers.get("origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
-        return 403, "origin_not_allowed", f"pages of {origin[:200]!r} may not use this service"
+        return Refusal(403, "origin_not_allowed", f"pages of {origin[:200]!r} may not use this service")
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > MAX_BODY:
-        return 413, "content_too_large", f"a body may have {MAX_BODY} bytes at most"
+        return Refusal(413, "content_too_large", f"a body may have {MAX_BODY} bytes at most")
     return None
 
 

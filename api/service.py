@@ -58,16 +58,14 @@ class Reach:
     """Further names that requests may use for the service."""
     proxy: str | None = None
     """The address of a proxy in front, whose X-Forwarded-For and -Proto are believed; else nobody's are."""
-    root_path: str = ""
-    """The path under which that proxy shows the service."""
+    rate: float = 0.0
+    """Requests a second that one address may send on average; 0 for any number."""
     has_token: bool = False
     """Whether somebody has a token that can be used."""
     insecure: bool = False
     """Whether it may be open to others although nobody has a token."""
 
     def __post_init__(self) -> None:
-        if self.root_path and (not self.root_path.startswith("/") or self.root_path.endswith("/")):
-            raise UserError(f"--root-path {self.root_path}: write a path such as /headcount")
         if self.beyond_loopback and not self.has_token and not self.insecure:
             raise UserError(
                 f"{self._how} would let other machines read and submit sweeps without a token; "
@@ -98,7 +96,7 @@ class Reach:
     def access(self) -> Access:
         """As the application checks it."""
         hosts = dict.fromkeys((*LOOPBACK_HOSTS, self.host, *self.allowed_hosts))
-        return Access(hosts=tuple(hosts), open=self.is_open)
+        return Access(hosts=tuple(hosts), open=self.is_open, rate=self.rate)
 
 
 def serve(
@@ -120,7 +118,6 @@ def serve(
             log_level="warning",
             proxy_headers=reach.proxy is not None,
             forwarded_allow_ips=reach.proxy or "",
-            root_path=reach.root_path,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
@@ -130,7 +127,7 @@ def serve(
                 "INSECURE: everyone who reaches this service may read every sweep, submit and cancel. "
                 "headcount token create NAME closes it."
             )
-        announce(f"http://{name}:{server.getsockname()[1]}{reach.root_path}/")
+        announce(f"http://{name}:{server.getsockname()[1]}/")
         _Server(config).run(sockets=[server])
     finally:
         server.close()

@@ -46,9 +46,21 @@ def report(sweep: str, out: Path) -> None:
 @click.option(
     "--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For and -Proto are believed."
 )
+@click.option(
+    "--rate",
+    type=click.FloatRange(0),
+    default=100.0,
+    show_default=True,
+    help="Requests a second from one address, on average over 10 s; 0 for any number.",
+)
 @click.option("--insecure", is_flag=True, help="Let other machines in although nobody has a token.")
 def serve(
-    port: int | None, host: str, allow_host: tuple[str, ...], proxy: str | None, insecure: bool
+    port: int | None,
+    host: str,
+    allow_host: tuple[str, ...],
+    proxy: str | None,
+    rate: float,
+    insecure: bool,
 ) -> None:
     """The dashboard and the REST API at one address, until Ctrl+C."""
     # before numpy is imported: a page has small matrices, over which BLAS threads only spin
@@ -69,7 +81,7 @@ def serve(
 
     service.serve(
         make_app,
-        service.Reach(host, allow_host, proxy, has_token=has_token, insecure=insecure),
+        service.Reach(host, allow_host, proxy, rate, has_token=has_token, insecure=insecure),
         port=service.DEFAULT_PORT if port is None else port,
         announce=lambda url: click.echo(f"Headcount is at {url}"),
         warn=lambda words: click.secho(words, fg="red", bold=True, err=True),

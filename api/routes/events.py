@@ -82,6 +82,8 @@ async def stream_events(
     streams.open += 1
     try:
         yield ServerSentEvent(comment="the stream is open", retry=2000)
+        if request.state.is_head:
+            return
         while not streams.stopping:
             events = await run_in_threadpool(read, last_id)
             for event in events:

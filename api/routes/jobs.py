@@ -10,12 +10,14 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from headcount.api import results
+from headcount.api.caching import NOT_MODIFIED, check_cached
 from headcount.api.dependencies import LARGEST, JobId, Query, StoreDep, SweepName, no_query
 from headcount.api.problems import Problem, responses
 from headcount.api.results import EvaluationPoint, JobCursor, JobSummary, JobView, ProgressPoint
 from headcount.api.security import needs
+from headcount.api.versions import job_version
 
-router = APIRouter(prefix="/api/v1", tags=["jobs"], responses=responses(404))
+router = APIRouter(prefix="/api/v1", tags=["jobs"], responses=responses(404) | NOT_MODIFIED)
 
 JobState = Literal["queued", "running", "cancelling", "finished", "diverged", "failed", "cancelled"]
 
@@ -52,6 +54,7 @@ def list_jobs(
     key = hashlib.sha256(repr((sweep, filters)).encode()).hexdigest()[:8]
     after = _decode(query.cursor, key) if query.cursor is not None else None
     with store.read() as session:
+        response.headers.update(check_cached(request, results.sweep_version(session, sweep)))
         page = results.jobs(session, sweep, **filters, after=after, limit=query.limit)
     following = _encode(page.next, key) if page.next else None
     if following:
@@ -61,9 +64,10 @@ def list_jobs(
 
 
 @router.get("/jobs/{job}", openapi_extra=needs("read"), dependencies=[Depends(no_query)])
-def get_job(store: StoreDep, job: JobId) -> JobView:
+def get_job(request: Request, response: Response, store: StoreDep, job: JobId) -> JobView:
     """One job: configuration, its difference from the control's, attempts and measurements."""
     with store.read() as session:
+        response.headers.update(check_cached(request, job_version(session, job)))
         return results.job_view(session, job)
 
 
@@ -75,9 +79,10 @@ class EvaluationList:
 
 
 @router.get("/jobs/{job}/evaluations", openapi_extra=needs("read"), dependencies=[Depends(no_query)])
-def list_evaluations(store: StoreDep, job: JobId) -> EvaluationList:
+def list_evaluations(request: Request, response: Response, store: StoreDep, job: JobId) -> EvaluationList:
     """The validation loss of a job at every evaluated step."""
     with store.read() as session:
+        response.headers.update(check_cached(request, job_version(session, job)))
         return EvaluationList(results.evaluations(session, job))
 
 
@@ -99,10 +104,15 @@ class ProgressList:
 
 @router.get("/jobs/{job}/progress", openapi_extra=needs("read"))
 def list_progress(
-    store: StoreDep, job: JobId, query: Annotated[ProgressQuery, fastapi.Query()]
+    request: Request,
+    response: Response,
+    store: StoreDep,
+    job: JobId,
+    query: Annotated[ProgressQuery, fastapi.Query()],
 ) -> ProgressList:
     """The training loss of a job as stored, which is thinned."""
     with store.read() as session:
+        response.headers.update(check_cached(request, job_version(session, job)))
         points = results.progress(session, job, after_step=query.after_step, limit=query.limit)
     return ProgressList(points, points[-1].step if len(points) == query.limit else None)
 

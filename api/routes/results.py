@@ -9,7 +9,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from headcount.api import results
-from headcount.api.caching import check_cached
+from headcount.api.caching import NOT_MODIFIED, check_cached
 from headcount.api.columns import DIGITS
 from headcount.api.dependencies import CellId, Query, StoreDep, SweepName, no_query
 from headcount.api.formats import MEDIA_TYPES, render, to_json
@@ -17,10 +17,6 @@ from headcount.api.negotiation import accepted_form, suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import AblationTable, CellView, Grid, HeadCurve, PairedStatistics
 from headcount.api.security import needs
-
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
-    304: {"description": "The ETag in If-None-Match is still that of the answer."}
-}
 
 router = APIRouter(prefix="/api/v1/sweeps/{sweep}", tags=["results"], responses=responses(404) | NOT_MODIFIED)
 

@@ -1,5 +1,7 @@
 """Sweeps: the list, one, and sending a new one."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -8,12 +10,16 @@ from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
 
 from headcount.api import results
+from headcount.api.caching import NOT_MODIFIED, check_cached
 from headcount.api.callers import CallerDep
 from headcount.api.dependencies import Query, SettingsDep, StoreDep, SweepName, no_query
+from headcount.api.formats import to_json
+from headcount.api.idempotency import IdempotencyKey, claimed
 from headcount.api.problems import responses
 from headcount.api.results import SweepSummary, SweepView
 from headcount.api.security import needs
 from headcount.api.submission import PlanView, SubmissionView, plan_view, read_spec, spec_text, store_sweep
+from headcount.api.versions import sweeps_version
 
 router = APIRouter(prefix="/api/v1/sweeps", tags=["sweeps"])
 
@@ -25,19 +31,29 @@ class SweepList:
     items: tuple[SweepSummary, ...]
 
 
-@router.get("", openapi_extra=needs("read"), responses=responses(), dependencies=[Depends(no_query)])
-def list_sweeps(store: StoreDep) -> SweepList:
+@router.get(
+    "",
+    openapi_extra=needs("read"),
+    responses=responses() | NOT_MODIFIED,
+    dependencies=[Depends(no_query)],
+)
+def list_sweeps(request: Request, response: Response, store: StoreDep) -> SweepList:
     """Every sweep with the number of its jobs in each state, the newest first."""
     with store.read() as session:
+        response.headers.update(check_cached(request, sweeps_version(session)))
         return SweepList(results.list_sweeps(session))
 
 
 @router.get(
-    "/{sweep}", openapi_extra=needs("read"), responses=responses(404), dependencies=[Depends(no_query)]
+    "/{sweep}",
+    openapi_extra=needs("read"),
+    responses=responses(404) | NOT_MODIFIED,
+    dependencies=[Depends(no_query)],
 )
-def get_sweep(store: StoreDep, sweep: SweepName) -> SweepView:
-    """One sweep: what was asked for, and how far it is."""
+def get_sweep(request: Request, response: Response, store: StoreDep, sweep: SweepName) -> SweepView:
+    """One sweep: what was asked for, and how far it is. Its ETag is what changes of it name."""
     with store.read() as session:
+        response.headers.update(check_cached(request, results.sweep_version(session, sweep)))
         return results.sweep_view(session, sweep)
 
 
@@ -76,7 +92,7 @@ _SWEEP_FILE: dict[str, Any] = {
     "",
     status_code=201,
     openapi_extra=needs("submit", **_SWEEP_FILE),
-    responses=responses(413, 415) | {200: {"model": PlanView, "description": "The plan of a dry run."}},
+    responses=responses(409, 413, 415) | {200: {"model": PlanView, "description": "The plan of a dry run."}},
 )
 def submit_sweep(
     request: Request,
@@ -86,17 +102,26 @@ def submit_sweep(
     caller: CallerDep,
     query: Annotated[SubmitQuery, fastapi.Query()],
     text: Annotated[str, Depends(spec_text)],
+    idempotency_key: IdempotencyKey = None,
 ) -> SubmissionView | PlanView:
     """Send a sweep. Its data must be a source that the service knows by name, never a path.
 
-    Sending the same sweep again changes nothing: jobs that are known are not trained twice.
+    Sending the same sweep again changes nothing: jobs that are known are not trained twice. With an
+    Idempotency-Key it gets the very same answer.
     """
-    planned = read_spec(text, settings)
     if query.dry_run:
         response.status_code = 200
+        planned = read_spec(text, settings)
         with store.read() as session:
             return plan_view(session, planned)
-    with store.write() as session:
-        submitted = store_sweep(session, planned, caller)
+    question = hashlib.sha256(text.encode()).hexdigest()
+    with claimed(store, caller.name, idempotency_key, question) as claim:
+        if claim.answer is not None:
+            submitted = SubmissionView(**json.loads(claim.answer))
+        else:
+            planned = read_spec(text, settings)
+            with store.write() as session:
+                submitted = store_sweep(session, planned, caller)
+                claim.keep(session, to_json(submitted))
     response.headers["Location"] = f"{request.scope['path']}/{submitted.sweep}"
     return submitted

@@ -278,3 +278,17 @@ class Login(Base):
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
     token_id: Mapped[int] = mapped_column(ForeignKey("token.id"))
     expires: Mapped[datetime]
+
+
+class Answer(Base):
+    """What a request with an idempotency key was answered, for when it is sent again."""
+
+    __tablename__ = "answer"
+
+    caller: Mapped[str] = mapped_column(String(200), primary_key=True)
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    question: Mapped[str] = mapped_column(String(64))
+    """SHA-256 of the request."""
+    content: Mapped[str | None] = mapped_column(Text)
+    """NULL while it is worked on."""
+    created: Mapped[datetime]

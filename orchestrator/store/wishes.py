@@ -15,10 +15,13 @@ _CHUNK = 500
 """Ids in one statement; SQLite takes 32,766 at most, and statements of one length are parsed once."""
 
 
-def withdraw(session: Session, sweep_id: int, job_ids: Collection[str] | None = None) -> int:
+def withdraw(
+    session: Session, sweep_id: int, job_ids: Collection[str] | None = None, *, by: str | None = None
+) -> int:
     """Withdraw a sweep's wish for its unsettled jobs, or for some of them; how many it wished for.
 
     A job that no other sweep wants is decided at once: queued becomes cancelled, running cancelling.
+    `by` is who asked for it, for the audit.
     """
     unsettled = (
         select(SweepJob.job_id)
@@ -35,7 +38,7 @@ def withdraw(session: Session, sweep_id: int, job_ids: Collection[str] | None = 
         )
     _cancel_unwanted(session, withdrawn)
     if withdrawn:
-        announce_sweep(session, sweep_id, "cancelled", jobs=len(withdrawn))
+        announce_sweep(session, sweep_id, "cancelled", jobs=len(withdrawn), **({"by": by} if by else {}))
     return len(withdrawn)
 
 

@@ -146,7 +146,7 @@ def test_every_error_is_a_problem(filled: Store, client: TestClient) -> None:
     assert problem(client.get(f"{SWEEP}/cells/99999"))[0] == 404
     answer = client.delete(SWEEP)
     assert problem(answer)[:2] == (405, "method_not_allowed")
-    assert answer.headers["allow"] == "GET"
+    assert answer.headers["allow"] == "GET, HEAD"
     status, code, detail = problem(client.get(f"{SWEEP}/table.xlsx"))
     assert (status, code) == (406, "not_acceptable")
     assert detail.endswith(

@@ -9,6 +9,7 @@ from sqlalchemy import text
 
 from headcount.api import results
 from headcount.orchestrator.store import Store
+from headcount.orchestrator.store.journal import announce_job
 
 SWEEP = "/api/v1/sweeps/head-count"
 PATHS = ("table.json", "table.csv", "table", "head-curve", "grid", "statistics", "cells")
@@ -44,6 +45,21 @@ def test_another_question_has_another_etag(filled: Store, client: TestClient) ->
     etags = {client.get(f"{SWEEP}/{q}").headers["etag"] for q in questions}
     etags.add(client.get(f"{SWEEP}/table", headers={"Accept": "text/csv"}).headers["etag"])
     assert len(etags) == len(questions) + 1
+
+
+def test_sweeps_and_jobs_are_cached_until_they_change(filled: Store, client: TestClient) -> None:
+    job = client.get(f"{SWEEP}/jobs").json()["items"][0]["id"]
+    job_paths = [f"/api/v1/jobs/{job}{rest}" for rest in ("", "/evaluations", "/progress")]
+    paths = ["/api/v1/sweeps", SWEEP, f"{SWEEP}/jobs?limit=5", f"{SWEEP}/jobs?limit=6", *job_paths]
+    etags = {path: client.get(path).headers["etag"] for path in paths}
+    assert len(set(etags.values())) == len(paths)
+    for path, etag in etags.items():
+        again = client.get(path, headers={"If-None-Match": etag})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", etag)
+    with filled.write() as session:
+        announce_job(session, job, "evaluated", step=10, loss=1.0)
+    for path, etag in etags.items():
+        assert client.get(path, headers={"If-None-Match": etag}).status_code == 200
 
 
 def test_a_change_of_the_sweep_is_seen(filled: Store, client: TestClient) -> None:

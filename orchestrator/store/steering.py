@@ -1,0 +1,62 @@
+"""What is changed about a sweep on its way: paused, resumed, put before others, tried again.
+
+A job that several sweeps want runs as the most willing of them wishes.
+"""
+
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.journal import announce_sweep
+from headcount.orchestrator.store.models import Job, SweepJob
+from headcount.orchestrator.store.wishes import chunks, requeue
+
+
+def pause(session: Session, sweep_id: int, *, by: str) -> int:
+    """Start no more jobs for a sweep; those that run go on. Returns how many wishes that changed."""
+    return _change(session, sweep_id, "paused", by, SweepJob.paused, True)
+
+
+def resume(session: Session, sweep_id: int, *, by: str) -> int:
+    """Start a paused sweep's jobs again. Returns how many wishes that changed."""
+    return _change(session, sweep_id, "resumed", by, SweepJob.paused, False)
+
+
+def set_priority(session: Session, sweep_id: int, priority: int, *, by: str) -> int:
+    """Put a sweep's jobs before those of lower priority. Returns how many wishes that changed."""
+    return _change(session, sweep_id, "prioritised", by, SweepJob.priority, priority)
+
+
+def retry(session: Session, sweep_id: int, *, by: str) -> int:
+    """Queue a sweep's failed jobs again, as if they had not failed before. Returns how many."""
+    failed = (
+        select(SweepJob.job_id)
+        .join(Job, Job.id == SweepJob.job_id)
+        .where(SweepJob.sweep_id == sweep_id, Job.state == "failed", Job.kind != "external")
+    )
+    job_ids = list(session.scalars(failed))
+    for chunk in chunks(job_ids):
+        session.execute(
+            update(SweepJob)
+            .where(SweepJob.sweep_id == sweep_id, SweepJob.job_id.in_(chunk))
+            .values(wanted=True),
+            execution_options={"synchronize_session": False},
+        )
+    requeue(session, job_ids)
+    if job_ids:
+        announce_sweep(session, sweep_id, "requeued", by=by, jobs=len(job_ids))
+    return len(job_ids)
+
+
+def _change(session: Session, sweep_id: int, kind: str, by: str, column: Any, value: Any) -> int:
+    changed = session.execute(
+        update(SweepJob)
+        .where(SweepJob.sweep_id == sweep_id, column != value)
+        .values({column: value})
+        .execution_options(synchronize_session=False)
+    )
+    count: int = changed.rowcount  # type: ignore[attr-defined]
+    if count:
+        announce_sweep(session, sweep_id, kind, by=by, jobs=count, **{column.key: value})
+    return count
