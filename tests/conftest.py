@@ -1,4 +1,4 @@
-"""Shared set-up: Triton kernels run in the interpreter where there is no GPU, and one CPU thread a test process."""
+"""Shared set-up: kernels run in the interpreter where there is no GPU, and a test process has one CPU thread."""
 
 import os
 

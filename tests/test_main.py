@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+
 from headcount.__main__ import COMMANDS, cli
 
 ROOT = Path(__file__).parent.parent
