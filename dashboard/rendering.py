@@ -14,7 +14,9 @@ from headcount import __version__
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 
-EVENT_KINDS = "submitted dispatched started evaluated requeued settled cancelled imported"
+EVENT_KINDS = (
+    "submitted dispatched started evaluated requeued settled cancelled imported paused resumed prioritised"
+)
 """Of the live stream: any of them fetches the page again."""
 
 STATIC = Path(__file__).parent / "static"
