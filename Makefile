@@ -7,7 +7,7 @@ demo: $(VENV)/train.installed
 	$(BIN)/headcount run sweeps/quickstart.yaml
 	$(BIN)/headcount table quickstart
 	$(BIN)/headcount report quickstart --out report.html
-	@echo "Browse it all: make serve"
+	@echo "The dashboard: make serve, then http://127.0.0.1:8321"
 
 serve: $(VENV)/train.installed
 	$(BIN)/headcount serve

@@ -1,4 +1,4 @@
-"""Shared set-up: kernels run in the interpreter where there is no GPU, and a test process has one CPU thread."""
+"""Shared set-up: kernels run in the interpreter where there is no GPU, and a test has one CPU thread."""
 
 import os
 
