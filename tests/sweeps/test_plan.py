@@ -215,7 +215,7 @@ BROKEN = [
     (
         "axes:\n  model.routing_heads: [1, 2]",
         "3: axes.model.routing_heads: the residual stream additive does not read it; set "
-        "model.residual to one that does: mhar",
+        "model.residual to one that does: delta, haares, mhar, mhar_hw, wav",
     ),
     (
         "job: {model: {residual: mhar}}\ncontrol: {model.kv_heads: 3}",
