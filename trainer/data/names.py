@@ -10,6 +10,8 @@ from headcount.trainer.data.manifest import Manifest, dataset_folder, read_manif
 from headcount.trainer.data.sources import SOURCES
 from headcount.trainer.errors import UserError, nearest
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
 
 def registered_names(home: Path) -> tuple[str, ...]:
     """All registered names, sorted."""
@@ -58,7 +60,7 @@ def set_name(name: str, fingerprint: str, content: str, home: Path) -> None:
 
 def check_new_name(name: str, content: str, home: Path, replacing: bool) -> None:
     """Raises `UserError` for a name that cannot be one, or that stands for something else already."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+    if not _NAME.fullmatch(name):
         slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:100]
         hint = f"; did you mean {slug!r}?" if slug else ""
         raise UserError(f"{name!r} cannot name a data set; expected letters, digits, - . and _{hint}")
@@ -73,6 +75,8 @@ def check_new_name(name: str, content: str, home: Path, replacing: bool) -> None
 
 
 def _entry(name: str, home: Path) -> dict[str, str] | None:
+    if not _NAME.fullmatch(name):  # a sweep may come from elsewhere, and its name is no path
+        return None
     try:
         entry = json.loads((_folder(home) / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

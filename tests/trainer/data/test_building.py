@@ -151,6 +151,41 @@ def test_a_killed_preparation_goes_on(stage: str, tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "home" / "data" / "partial").iterdir()] == []
 
 
+def test_a_full_disk_is_told_and_a_later_try_goes_on(tmp_path: Path) -> None:
+    path = as_jsonl(TEXTS, tmp_path / "words.jsonl")
+    program = (
+        "import resource, sys; from pathlib import Path\n"
+        "from headcount.trainer.data.building import build\n"
+        "from headcount.trainer.errors import UserError\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "try: build('words', [sys.argv[1]], Path(sys.argv[2]), workers=1)\n"
+        "except UserError as error: print(error)"
+    )
+    command = [sys.executable, "-c", program, str(path), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout.startswith(f"cannot write the data set under {tmp_path}: File too large; "), (
+        done.stderr
+    )
+    assert [bytes(s) for s in sides(build("words", [str(path)], tmp_path), tmp_path)] == whole(TEXTS)
+
+
+def test_text_that_bytes_cannot_hold_is_named(tmp_path: Path) -> None:
+    path = as_jsonl(["a", "b\0c"], tmp_path / "words.jsonl")
+    with pytest.raises(
+        UserError, match=r"words\.jsonl, the line at byte \d+: byte 1 is NUL, which separates"
+    ):
+        build("words", [str(path)], tmp_path)
+
+
+def test_files_without_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").touch()
+    with pytest.raises(UserError, match=r"no text in .*a\.jsonl: the files are empty"):
+        build("words", [str(tmp_path / "a.jsonl")], tmp_path)
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(UserError, match=r"no text in .*a\.txt: every document is empty"):
+        build("words", [str(tmp_path / "a.txt")], tmp_path)
+
+
 class _Stopped(BaseException):
     pass
 

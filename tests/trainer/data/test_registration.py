@@ -242,5 +242,8 @@ def test_names(tmp_path: Path) -> None:
         r"stdlib, words-10b; or make it: headcount data prepare word-10b FILES$",
     ):
         prepare(DataConfig(context=8, source="word-10b"), tmp_path)
+    (tmp_path / "data" / "secret.json").write_text((tmp_path / "data/names/words-10b.json").read_text())
+    with pytest.raises(UserError, match=r"unknown data set '\.\./secret'"):
+        prepare(DataConfig(context=8, source="../secret"), tmp_path)
     entry = json.loads((tmp_path / "data" / "names" / "words-10b.json").read_text())
     assert entry["fingerprint"] == get_named("words-10b", tmp_path).fingerprint
