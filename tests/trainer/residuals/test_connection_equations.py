@@ -3,6 +3,7 @@
 import pytest
 import torch
 from residual_reference import TOKENS, WIDTH, check, embedding, rms_norm, stream_of, sublayers
+from residual_variants import build, job, perturb
 from torch import Tensor
 
 
@@ -137,3 +138,22 @@ def test_xhc(n: int) -> None:
             rows[t][active] = mixing @ rows[t][active] + write @ torch.stack([y[t] for y in components])
     assert len(chosen_streams) > k - fixed  # the router does not always choose the same
     check(stream, [*expected, torch.stack([x.sum(0) for x in rows])])
+
+
+@pytest.mark.parametrize("residual", ["mhc", "xhc", "hyper_connections", "frac_connections"])
+def test_coefficients_are_computed_in_full_precision(residual: str) -> None:
+    stream = perturb(build(job({"residual": residual}), torch.float32)).stream
+    state = stream.begin(embedding()[None].to(torch.bfloat16))
+    assert {figure.dtype for figure in stream.diagnose(state, 1).values()} == {torch.float32}
+    assert stream.read(state, 1).dtype == torch.bfloat16
+
+
+def test_xhc_leaves_the_streams_that_it_does_not_write_as_they_are() -> None:
+    stream = stream_of(residual="xhc", streams=8)
+    state = stream.begin(embedding()[None])
+    for site, sublayer in enumerate(sublayers()):
+        before, active = state.rows[0], stream.diagnose(state, site)["active"][0].sum(-2) > 0
+        stream.write(state, site, sublayer(stream.read(state, site)[0])[None])
+        same = (state.rows[0] == before).all(-1)
+        assert torch.equal(same, ~active)
+        assert (active.sum(-1) == 4).all()
