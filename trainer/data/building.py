@@ -62,6 +62,8 @@ def build(
             manifest = joined(folder / "cut", cut_all=True)
         if not manifest.bytes:
             raise UserError(f"no text in {', '.join(entries)}: every document is empty")
+        if find_inputs(entries) != files:
+            raise UserError(f"files of {', '.join(entries)} changed while they were read; run it again")
         manifest = place(folder / "shards", manifest, home)
         set_name(name, manifest.fingerprint, content, home)
     return replace(manifest, name=name)

@@ -186,6 +186,18 @@ def test_files_without_text(tmp_path: Path) -> None:
         build("words", [str(tmp_path / "a.txt")], tmp_path)
 
 
+def test_files_that_change_meanwhile_are_no_data_set(tmp_path: Path) -> None:
+    path = as_jsonl(TEXTS, tmp_path / "words.jsonl")
+
+    def append(stage: str, done: int, total: int) -> None:
+        with open(path, "a") as file:
+            file.write('{"text": "more"}\n')
+
+    with pytest.raises(UserError, match=r"words\.jsonl changed while they were read; run it again"):
+        build("words", [str(path)], tmp_path, report=append)
+    assert not list(tmp_path.rglob("manifest.json"))
+
+
 class _Stopped(BaseException):
     pass
 
