@@ -13,7 +13,7 @@ from headcount.api.caching import NotModified
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
-from headcount.api.routes import changes, events, health, jobs, results, rows, sweeps
+from headcount.api.routes import changes, events, health, jobs, problems, results, rows, sweeps
 from headcount.api.security import LOOPBACK, Access, Guard, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -68,6 +68,7 @@ def create_app(
         jobs.router,
         events.router,
         health.router,
+        problems.router,
         _schema,
     ):
         app.include_router(router)

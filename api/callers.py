@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Depends, Request
+from sqlalchemy.orm import Session
 
 from headcount.api.problems import Problem
 from headcount.api.security import Access, scope_of
@@ -21,6 +22,7 @@ from headcount.orchestrator.store.tokens import (
     any_token,
     find_login,
     find_token,
+    is_usable,
     is_well_formed,
     note_use,
 )
@@ -116,6 +118,11 @@ def _note_use(store: Store, token: Token) -> None:
     if token.last_used is None or now() - token.last_used > USE_GRAIN:
         with contextlib.suppress(UserError), store.write() as session:  # no answer fails for it
             note_use(session, token.id)
+
+
+def may_go_on(session: Session, caller: Caller) -> bool:
+    """Whether a long answer may go on: the token that it was begun with is neither revoked nor expired."""
+    return caller.token_id is None or is_usable(session, caller.token_id)
 
 
 def get_caller(request: Request) -> Caller:

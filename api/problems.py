@@ -12,11 +12,14 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from headcount.api.formats import to_json
+from headcount.api.problem_types import TYPES
 from headcount.api.results import NotFoundError
 from headcount.orchestrator.store import StoreUnavailable
 from headcount.trainer.errors import UserError
 
 MEDIA_TYPE = "application/problem+json"
+
+TYPES_PATH = "/api/v1/problems"
 
 _NEWER_TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}
 """RFC 9110's, which older Pythons do not know."""
@@ -32,7 +35,7 @@ class FieldProblem(BaseModel):
 class ProblemDetail(BaseModel):
     """An error, as RFC 9457 has it."""
 
-    type: str = Field(description="`about:blank`: the title is that of the status.")
+    type: str = Field(description="Where the kind of error is explained.")
     title: str
     status: int
     detail: str = Field(description="What happened, and what to do next.")
@@ -64,7 +67,7 @@ def problem_response(
 ) -> Response:
     """The answer for an error in the request that `scope` describes."""
     body: dict[str, Any] = {
-        "type": "about:blank",
+        "type": f"{TYPES_PATH}/{code}" if code in TYPES else "about:blank",
         "title": _title(status),
         "status": status,
         "detail": detail,

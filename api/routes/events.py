@@ -11,6 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from headcount.api import results
+from headcount.api.callers import CallerDep, may_go_on
 from headcount.api.dependencies import LARGEST, Query, StoreDep
 from headcount.api.formats import plain
 from headcount.api.problems import Problem, responses
@@ -69,13 +70,16 @@ def _last_id(
 async def stream_events(
     request: Request,
     store: StoreDep,
+    caller: CallerDep,
     query: Annotated[EventQuery, fastapi.Query()],
     last_id: Annotated[int, Depends(_last_id)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Events in the order of commits. A client that sends Last-Event-ID misses none and sees none twice."""
 
-    def read(after: int) -> tuple[EventView, ...]:
+    def read(after: int) -> tuple[EventView, ...] | None:
         with store.read() as session:
+            if not may_go_on(session, caller):
+                return None
             return results.events_after(session, after, sweep=query.sweep, limit=PAGE)
 
     streams: Streams = request.app.state.streams
@@ -86,6 +90,8 @@ async def stream_events(
             return
         while not streams.stopping:
             events = await run_in_threadpool(read, last_id)
+            if events is None:
+                return
             for event in events:
                 last_id = event.id
                 if event.sweep is None:

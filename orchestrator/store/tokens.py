@@ -68,6 +68,11 @@ def find_token(session: Session, text: str) -> Token | None:
     return session.scalar(select(Token).where(Token.sha256 == _hash(text), *_usable()))
 
 
+def is_usable(session: Session, token_id: int) -> bool:
+    """Whether a token that was found before may still be used."""
+    return session.scalar(select(Token.id).where(Token.id == token_id, *_usable())) is not None
+
+
 def any_token(session: Session) -> bool:
     """Whether there is or ever was a token: from then on the service asks for one."""
     return session.scalar(select(Token.id).limit(1)) is not None

@@ -4,17 +4,27 @@ import csv
 import io
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from builders import build_sweep
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from headcount.api.app import create_app
 from headcount.api.formats import plain, render
 from headcount.api.results import ablation_table, grid, head_curve, paired_statistics
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
+
+bounded = settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 
 STATES = {(2, 1, 1e-3, 0): "diverged", (4, 1, 1e-3, 1): "failed", (8, 2, 1e-3, 2): "running"}
 SWEEP = "/api/v1/sweeps/head-count"
@@ -109,6 +119,30 @@ def test_pages_of_jobs_are_linked(filled: Store, client: TestClient) -> None:
         url = link.partition(">")[0].removeprefix("<")
     assert len({j["id"] for j in seen}) == len(seen) == 18
     assert [j["position"] for j in seen] == sorted(j["position"] for j in seen)
+
+
+@bounded
+@given(
+    state=st.sampled_from([None, "finished", "diverged", "failed", "running", "queued"]),
+    seed=st.sampled_from([None, 0, 1, 2, 9]),
+    cell=st.sampled_from([None, 0, 7, 40]),
+    limit=st.integers(1, 60),
+)
+def test_pages_of_any_filters_are_the_filtered_list(
+    filled: Store, client: TestClient, state: str | None, seed: int | None, cell: int | None, limit: int
+) -> None:
+    everything = client.get(f"{SWEEP}/jobs?limit=1000").json()["items"]
+    cell_id = None if cell is None else sorted({j["cell"] for j in everything})[cell % 18]
+    wanted = {"state": state, "seed": seed, "cell": cell_id}
+    filters = {name: value for name, value in wanted.items() if value is not None}
+    url, pages = f"{SWEEP}/jobs?{urlencode({**filters, 'limit': limit})}", []
+    while url:
+        answer = client.get(url)
+        pages.append(answer.json()["items"])
+        url = answer.headers.get("link", "").partition(">")[0].removeprefix("<")
+    assert [len(page) == limit for page in pages[:-1]] == [True] * (len(pages) - 1)
+    expected = [j for j in everything if all(j[n] == v for n, v in filters.items())]
+    assert [j for page in pages for j in page] == expected
 
 
 def test_a_cursor_is_of_its_sweep_and_filters(filled: Store, client: TestClient) -> None:

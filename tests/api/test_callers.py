@@ -1,6 +1,7 @@
 """Who may do what: without a token everything until the first is made, and from then on what it says."""
 
 import re
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -13,6 +14,7 @@ from sqlalchemy import select
 
 from headcount.api.app import create_app
 from headcount.api.callers import COOKIE
+from headcount.api.routes import events
 from headcount.api.security import Access, needs, scope_of
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -190,3 +192,20 @@ def test_what_an_unknown_caller_sends_is_not_read(store: Store, tmp_path) -> Non
     app = create_app(store, Settings(tmp_path, "", tmp_path), extra_routers=[router])
     assert TestClient(app, base_url="http://127.0.0.1").post("/change").status_code == 401
     assert reached == []
+
+
+def test_a_live_stream_ends_with_its_token(
+    store: Store, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.01)
+    text = make(store, "ada", "read")
+
+    def revoke() -> None:
+        with store.write() as session:
+            revoke_token(session, "ada", by="tester")
+
+    timer = threading.Timer(0.3, revoke)
+    timer.start()
+    answer = client.get("/api/v1/events", headers=bearer(text))  # returns only because the stream ends
+    timer.join()
+    assert (answer.status_code, answer.text.count("event:")) == (200, 0)
