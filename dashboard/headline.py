@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from headcount.api.results import AblationTable, SweepView, TableRow
 from headcount.api.results.curves import best_cell
-from headcount.api.results.significance import CellComparison, LineShape, PairedStatistics
+from headcount.api.results.shapes import LineShape
+from headcount.api.results.significance import CellComparison, PairedStatistics
 from headcount.dashboard import text
 from headcount.dashboard.choice import constant_axes
 

@@ -23,31 +23,47 @@ from .jobs import (
 )
 from .lookup import NotFoundError, QueryError
 from .losses import EvaluationPoint, ProgressPoint, evaluations, progress
+from .noise import NoiseFloor, Resolution
 from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
-from .significance import CellComparison, Family, LineShape, PairedStatistics, Pooling, paired_statistics
+from .selection import BestSet, HeadsRule, RateChoice, Standing
+from .shapes import LineShape
+from .significance import (
+    CellComparison,
+    DunnettFamily,
+    Family,
+    Moderation,
+    PairedStatistics,
+    Pooling,
+    paired_statistics,
+)
 from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_version, sweep_view
 from .tables import AblationTable, TableRow, ablation_table
 
 __all__ = [
     "AblationTable",
     "AttemptView",
+    "BestSet",
     "CellComparison",
     "CellState",
     "CellView",
     "CurveLine",
     "DataView",
     "Difference",
+    "DunnettFamily",
     "EvaluationPoint",
     "EventView",
     "Family",
     "Grid",
     "GridPanel",
     "HeadCurve",
+    "HeadsRule",
     "JobCursor",
     "JobPage",
     "JobSummary",
     "JobView",
     "LineShape",
+    "Moderation",
+    "NoiseFloor",
     "NotFoundError",
     "OrderAgreement",
     "PairedStatistics",
@@ -56,8 +72,11 @@ __all__ = [
     "PublishedMatch",
     "PublishedRow",
     "QueryError",
+    "RateChoice",
     "Reference",
+    "Resolution",
     "SeedResult",
+    "Standing",
     "SweepState",
     "SweepSummary",
     "SweepView",

@@ -70,7 +70,7 @@ def head_curve(table: AblationTable, axis: str | None = None) -> HeadCurve:
     values = table.axes[chosen]
     by_id = {row.cell: row for row in table.rows}
     lines = []
-    for settings, rows in _groups(table, [chosen]):
+    for settings, rows in groups(table, table.treatments, [chosen]):
         found = {_key(row.settings[chosen]): row for row in rows}
         points = tuple(found.get(_key(value)) for value in values)
         controls = tuple(by_id[p.control] if p and p.control is not None else None for p in points)
@@ -91,7 +91,7 @@ def grid(table: AblationTable, rows: str | None = None, columns: str | None = No
     if down == across:
         raise QueryError(f"a grid needs two different axes, but both are {down}")
     panels = []
-    for settings, members in _groups(table, [down, across]):
+    for settings, members in groups(table, table.treatments, [down, across]):
         found = {(_key(r.settings[down]), _key(r.settings[across])): r for r in members}
         cells = tuple(
             tuple(found.get((_key(y), _key(x))) for x in table.axes[across]) for y in table.axes[down]
@@ -114,15 +114,17 @@ def _default_axis(table: AblationTable, avoid: str | None = None) -> str:
     raise QueryError(f"sweep {table.sweep!r} varies no axis")
 
 
-def _groups(table: AblationTable, axes: Sequence[str]) -> list[tuple[dict[str, Any], list[TableRow]]]:
-    """The treatments that have all of `axes`, by their settings of the others, in the order of these."""
-    groups: dict[str, tuple[dict[str, Any], list[TableRow]]] = {}
-    for row in table.treatments:
+def groups(
+    table: AblationTable, rows: Sequence[TableRow], axes: Sequence[str]
+) -> list[tuple[dict[str, Any], list[TableRow]]]:
+    """The rows that have all of `axes`, by their settings of the others, in the order of these."""
+    found: dict[str, tuple[dict[str, Any], list[TableRow]]] = {}
+    for row in rows:
         if all(axis in row.settings for axis in axes):
             others = {a: row.settings[a] for a in table.axes if a not in axes and a in row.settings}
-            groups.setdefault(_key(others), (others, []))[1].append(row)
+            found.setdefault(_key(others), (others, []))[1].append(row)
     order = {axis: {_key(v): i for i, v in enumerate(values)} for axis, values in table.axes.items()}
-    return sorted(groups.values(), key=lambda group: [order[a].get(_key(v), -1) for a, v in group[0].items()])
+    return sorted(found.values(), key=lambda group: [order[a].get(_key(v), -1) for a, v in group[0].items()])
 
 
 def _key(value: Any) -> str:

@@ -2,25 +2,38 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from headcount.api.results.curves import CurveLine, head_curve
+from headcount.api.results.noise import NoiseFloor, Resolution, found_difference, noise_floor, resolution_of
+from headcount.api.results.selection import (
+    BestSet,
+    HeadsRule,
+    RateChoice,
+    best_sets,
+    heads_rules,
+    rate_choices,
+)
+from headcount.api.results.shapes import LineShape, line_shapes
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import (
+    MODERATED_CELLS,
     Estimate,
     HomogeneityCheck,
     PairedDelta,
     PooledError,
     UnpairedDelta,
-    UShape,
     check_homogeneity,
+    dunnett_deltas,
     holm,
     loss_table,
+    moderated_deltas,
     pooled_delta,
     pooled_error,
-    u_shape,
+    rank_test_floor,
+    sign_flip,
     welch_delta,
 )
 
@@ -44,6 +57,16 @@ class CellComparison:
     """The delta with the pooled error; only where the cells are homogeneous."""
     unpaired: UnpairedDelta | None
     """The difference of the means by Welch's t; only where fewer than 2 seeds are paired."""
+    moderated: Estimate | None
+    """The delta with its variance shrunk toward that of all cells; only from 8 cells up."""
+    dunnett: Estimate | None
+    """With the interval that holds for all cells of one control at once; see `dunnett` of the whole."""
+    dunnett_p: float | None
+    sign_flip_p: float | None
+    """Exact, assuming only symmetry; it cannot go below `sign_flip_floor`."""
+    sign_flip_floor: float | None
+    smallest_difference: float | None
+    """The true delta found with 80 % probability at this cell's error, with the family's correction."""
     note: str
 
 
@@ -55,6 +78,31 @@ class Family:
     method: str
     size: int
     alpha: float
+
+
+@dataclass(frozen=True)
+class DunnettFamily:
+    """The treatments of one control, by Dunnett's distribution: homogeneous cells with every seed only."""
+
+    name: str
+    control: int
+    size: int
+    alpha: float
+    df: int | None
+    critical: float | None
+    """The |t| above which a delta is shown."""
+    reason: str | None
+    """Why Holm's p has to do; None where Dunnett's holds."""
+
+
+@dataclass(frozen=True)
+class Moderation:
+    """What the cells' variances have in common."""
+
+    cells: int
+    prior_sd: float | None
+    prior_df: float | None
+    """None where it is infinite, no sign that the cells differ, and under 8 cells."""
 
 
 @dataclass(frozen=True)
@@ -72,16 +120,6 @@ class Pooling:
 
 
 @dataclass(frozen=True)
-class LineShape:
-    """Whether the losses of one line of the head curve form a U, by ends and middle fixed at submission."""
-
-    settings: dict[str, Any]
-    shape: UShape | None
-    note: str
-    """Why there is no answer; empty where there is one."""
-
-
-@dataclass(frozen=True)
 class PairedStatistics:
     """Every test of a sweep, with the number each is one of."""
 
@@ -93,6 +131,16 @@ class PairedStatistics:
     family: Family
     comparisons: tuple[CellComparison, ...]
     pooling: Pooling
+    dunnett: tuple[DunnettFamily, ...]
+    moderation: Moderation
+    noise: NoiseFloor
+    resolution: Resolution
+    best: tuple[BestSet, ...]
+    rules: tuple[HeadsRule, ...]
+    rates: tuple[RateChoice, ...]
+    """Best learning rates, chosen on the seeds that report them: see `bias` and `at_edge`."""
+    shape_family: Family
+    """Of the U over the lines of the head curve."""
     axis: str | None
     """Of the shapes; None where the sweep's file fixes no analysis."""
     shapes: tuple[LineShape, ...]
@@ -108,6 +156,9 @@ def paired_statistics(table: AblationTable) -> PairedStatistics:
     pooled, homogeneity = _pool(rows)
     usable = pooled if homogeneity and homogeneity.verdict == "homogeneous" else None
     place = {row.cell: i for i, row in enumerate(rows)}
+    dunnett, simultaneous = dunnett_families(table, usable is not None, alpha)
+    moderated, moderation = _moderated(paired, table.confidence)
+    shapes = line_shapes(table, alpha)
     return PairedStatistics(
         sweep=table.sweep,
         version=table.version,
@@ -125,6 +176,12 @@ def paired_statistics(table: AblationTable) -> PairedStatistics:
                 rejected=family.members[str(row.cell)].rejected,
                 pooled=_pooled_delta(usable, place, row, table.confidence),
                 unpaired=_unpaired(row, table),
+                moderated=moderated.get(row.cell),
+                dunnett=simultaneous[row.cell][0] if row.cell in simultaneous else None,
+                dunnett_p=simultaneous[row.cell][1] if row.cell in simultaneous else None,
+                sign_flip_p=sign_flip(row.delta.deltas) if row.delta else None,
+                sign_flip_floor=rank_test_floor(row.delta.n) if row.delta and row.delta.n else None,
+                smallest_difference=_smallest(row, family.size, alpha),
                 note=row.note,
             )
             for row in paired
@@ -137,8 +194,16 @@ def paired_statistics(table: AblationTable) -> PairedStatistics:
             balanced=pooled.balanced if pooled else False,
             homogeneity=homogeneity,
         ),
+        dunnett=dunnett,
+        moderation=moderation,
+        noise=noise_floor(table, pooled),
+        resolution=resolution_of(table, paired, family.size, alpha),
+        best=best_sets(table),
+        rules=heads_rules(table),
+        rates=rate_choices(table),
+        shape_family=Family(f"every line of {table.sweep}", "holm", len(shapes), alpha),
         axis=table.analysis.get("axis"),
-        shapes=_shapes(table, alpha),
+        shapes=shapes,
     )
 
 
@@ -166,33 +231,57 @@ def _unpaired(row: TableRow, table: AblationTable) -> UnpairedDelta | None:
     return welch_delta(row.losses, control.losses, confidence=table.confidence)
 
 
-def _shapes(table: AblationTable, alpha: float) -> tuple[LineShape, ...]:
-    axis = table.analysis.get("axis")
-    if axis not in table.axes:
-        return ()
-    curve = head_curve(table, axis)
-    return tuple(_shape(table, line, curve.values, alpha) for line in curve.lines)
+def _smallest(row: TableRow, comparisons: int, alpha: float) -> float | None:
+    delta = row.delta
+    if delta is None or not delta.se or delta.df is None:
+        return None
+    return found_difference(delta.se, delta.df, comparisons, alpha)
 
 
-def _shape(table: AblationTable, line: CurveLine, values: tuple[Any, ...], alpha: float) -> LineShape:
-    points = [p if p and not p.seeds_diverged else None for p in line.points]
-    cells = [dict(zip(p.seeds, p.losses, strict=True)) if p else {} for p in points]
-    losses = loss_table(cells).losses
-    analysis = table.analysis
-    if not all(isinstance(v, int | float) for v in values):
-        return LineShape(line.settings, None, "the values of the axis are not numbers")
-    needed = {float(v) for v in (*analysis["ends"], *analysis["middle"])}
-    absent = [v for v, cell in zip(values, cells, strict=True) if float(v) in needed and not cell]
-    if absent:
-        listed = ", ".join(f"{v:g}" for v in absent)
-        return LineShape(line.settings, None, f"no losses, or a diverged seed, at {listed}")
-    shape = u_shape(
-        [float(v) for v in values],
-        np.asarray(losses),
-        ends=[float(v) for v in analysis["ends"]],
-        middle=[float(v) for v in analysis["middle"]],
-        flat_margin=analysis.get("flat_margin"),
-        alpha=alpha,
+def _moderated(rows: list[TableRow], confidence: float) -> tuple[dict[int, Estimate], Moderation]:
+    """The moderated delta of each cell, where there are cells enough."""
+    known = [row for row in rows if row.delta and row.delta.n]
+    if len(known) < MODERATED_CELLS:
+        return {}, Moderation(len(known), None, None)
+    by_seed = [dict(zip(r.delta.seeds, r.delta.deltas, strict=True)) for r in known if r.delta]
+    found = moderated_deltas(
+        loss_table(by_seed).losses, [row.control for row in known], confidence=confidence
     )
-    note = "" if shape.p is not None else "needs 2 seeds that have the ends and the middle"
-    return LineShape(line.settings, shape, note)
+    if found.prior_sd is None:
+        return {}, Moderation(len(known), None, None)
+    prior_df = found.prior_df if found.prior_df is not None and isfinite(found.prior_df) else None
+    deltas = {row.cell: delta for row, delta in zip(known, found.deltas, strict=True)}
+    return deltas, Moderation(len(known), found.prior_sd, prior_df)
+
+
+def dunnett_families(
+    table: AblationTable, homogeneous: bool, alpha: float
+) -> tuple[tuple[DunnettFamily, ...], dict[int, tuple[Estimate, float]]]:
+    """One family a control; cell to its simultaneous estimate and the family's p, where the method holds."""
+    families = []
+    estimates: dict[int, tuple[Estimate, float]] = {}
+    for control in table.controls:
+        treated = [row for row in table.treatments if row.control == control.cell]
+        if not treated:
+            continue
+        named = f"every cell paired with cell {control.cell}"
+        rows = [control, *treated]
+        losses = loss_table([dict(zip(r.seeds, r.losses, strict=True)) for r in rows]).losses
+        reason = None
+        if not homogeneous:
+            reason = "the cells are not shown to have one variance"
+        elif any(r.seeds_diverged for r in rows) or np.isnan(losses).any() or losses.shape[1] < 2:
+            reason = "some cell lacks a seed, or has one only"
+        pooled = pooled_error(losses) if reason is None else None
+        if pooled is not None and not pooled.sd:
+            reason, pooled = "the losses do not vary beyond cell and seed", None
+        if pooled is None:
+            families.append(DunnettFamily(named, control.cell, len(treated), alpha, None, None, reason))
+            continue
+        found = dunnett_deltas(pooled, 0, confidence=1 - alpha)
+        families.append(
+            DunnettFamily(named, control.cell, len(treated), alpha, pooled.df, found.critical, None)
+        )
+        for row, delta, p in zip(treated, found.deltas, found.adjusted_p, strict=True):
+            estimates[row.cell] = (delta, p)
+    return tuple(families), estimates

@@ -65,15 +65,15 @@ def _correlation(t: NDArray[np.float64], c: NDArray[np.float64]) -> float | None
     return float(np.corrcoef(t, c)[0, 1])
 
 
-MOST_FLIPPED = 20
-"""Pairs whose sign patterns are all counted, a million."""
+MOST_FLIPPED = 16
+"""Pairs whose sign patterns are all counted, 65,536."""
 
 
 def sign_flip(deltas: Values) -> float | None:
     """The two-sided p of the exact sign-flip test: the share of all 2ⁿ patterns with so large a |sum|.
 
     It assumes only that deltas are symmetric around 0 where there is no effect. It cannot go below
-    `rank_test_floor(n)`: 0.25 at 3 pairs. None without a pair and above 20 of them.
+    `rank_test_floor(n)`: 0.25 at 3 pairs. None without a pair and above 16 of them.
     """
     x = np.asarray(deltas, dtype=np.float64)
     if not 1 <= len(x) <= MOST_FLIPPED:

@@ -137,11 +137,11 @@ def _fit(table: Array, terms: list[Array], seed_effects: bool) -> tuple[Array, A
     df = int(len(y) - design.shape[1])
     if df < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
         return None
-    b: Array = np.linalg.lstsq(design, y, rcond=None)[0]
+    b = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
     residuals = y - design @ b
     if np.sqrt(residuals @ residuals) <= ROUNDING * magnitude(table) * len(y):
         return None
-    cov: Array = float(residuals @ residuals) / df * np.linalg.inv(design.T @ design)
+    cov = np.asarray(np.linalg.inv(design.T @ design), dtype=np.float64) * float(residuals @ residuals) / df
     size = len(terms)
     return b[:size], cov[:size, :size], df
 

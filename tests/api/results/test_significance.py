@@ -10,6 +10,18 @@ from sqlalchemy.orm import Session
 from statsmodels.stats.multitest import multipletests
 
 from headcount.api.results import ablation_table, paired_statistics
+from headcount.sweeps.statistics import (
+    best_cells,
+    dunnett_deltas,
+    moderated_deltas,
+    parabola,
+    pooled_error,
+    rule_regret,
+    seeds_needed,
+    sign_flip,
+    smallest_difference,
+    two_lines,
+)
 
 HEADS = (1, 2, 4, 8, 16)
 
@@ -114,3 +126,119 @@ def test_an_empty_sweep_has_a_family_of_its_cells(session: Session) -> None:
     found = paired_statistics(ablation_table(session, "head-count"))
     assert (found.family.size, found.pooling.cells, found.pooling.homogeneity) == (5, 0, None)
     assert {c.rejected for c in found.comparisons} == {False}
+
+
+def test_each_cell_has_every_reading_that_its_sweep_allows(session: Session) -> None:
+    build_sweep(session, heads=HEADS, kv_heads=(1, 2), seeds=range(8))
+    table = ablation_table(session, "head-count")
+    found = paired_statistics(table)
+    deltas = np.array([c.delta.deltas for c in found.comparisons if c.delta])
+    reference = moderated_deltas(deltas, [c.control for c in found.comparisons])
+    assert tuple(c.moderated for c in found.comparisons) == reference.deltas
+    assert (found.moderation.cells, found.moderation.prior_sd) == (10, reference.prior_sd)
+    assert [(f.name, f.size, f.reason) for f in found.dunnett] == [
+        (f"every cell paired with cell {row.cell}", 5, None) for row in table.controls
+    ]
+    rows = [table.controls[0], *(r for r in table.treatments if r.control == table.controls[0].cell)]
+    y = np.array([r.losses for r in rows])
+    pooled = pooled_error(y)
+    expected = dunnett_deltas(pooled, 0)
+    mine = [c for c in found.comparisons if c.control == rows[0].cell]
+    assert tuple(c.dunnett for c in mine) == expected.deltas
+    assert tuple(c.dunnett_p for c in mine) == expected.adjusted_p
+    first = found.comparisons[0]
+    assert first.delta is not None
+    assert first.delta.se is not None
+    assert (first.sign_flip_p, first.sign_flip_floor) == (sign_flip(first.delta.deltas), 2 / 2**8)
+    assert first.smallest_difference == pytest.approx(smallest_difference(first.delta.se, 7, comparisons=10))
+
+
+def test_a_few_cells_are_not_moderated_and_noisy_ones_not_pooled(session: Session) -> None:
+    build_sweep(session, heads=HEADS, kv_heads=(1,), seeds=(0, 1))
+    found = paired_statistics(ablation_table(session, "head-count"))
+    assert {c.moderated for c in found.comparisons} == {None}
+    assert {c.dunnett_p for c in found.comparisons} == {None}
+    assert [f.reason for f in found.dunnett] == ["the cells are not shown to have one variance"]
+
+
+def test_the_best_set_and_the_rule_are_the_statistics_own(session: Session) -> None:
+    build_sweep(session, heads=HEADS, kv_heads=(1, 4))
+    table = ablation_table(session, "head-count")
+    found = paired_statistics(table)
+    for kv, best, rule in zip((1, 4), found.best, found.rules, strict=True):
+        rows = [r for r in table.treatments if r.settings["model.kv_heads"] == kv]
+        y = np.array([r.losses for r in rows])
+        expected = best_cells(y)
+        assert (best.lowest, best.size) == (rows[expected.lowest].cell, 5)
+        assert [(s.low, s.high, s.may_be_best) for s in best.standings] == [
+            (s.low, s.high, s.may_be_best) for s in expected.standings
+        ]
+        at = HEADS.index(kv)
+        regret = rule_regret(y, at)
+        assert (rule.cell, rule.best) == (rows[at].cell, rows[regret.best].cell)
+        assert (rule.regret, rule.low, rule.high) == (regret.mean, regret.low, regret.high)
+
+
+def test_the_noise_and_what_it_hides(session: Session) -> None:
+    build_sweep(session, heads=HEADS, kv_heads=(1, 2))
+    table = ablation_table(session, "head-count")
+    found = paired_statistics(table)
+    sds = np.array([row.sd for row in table.controls])
+    sd = np.sqrt((sds**2).mean())
+    assert (found.noise.control_sd, found.noise.control_df) == (pytest.approx(sd), 4)
+    assert found.noise.control_low == pytest.approx(sd * np.sqrt(4 / stats.chi2.ppf(0.975, 4)))
+    assert found.noise.control_unbiased == pytest.approx(sd / 0.9400, rel=1e-4)  # c₄ of 5 values
+    assert found.noise.residual_sd == found.pooling.sd
+    assert found.noise.repeated_sd is None
+    delta_sd = np.sqrt(np.mean([c.delta.sd**2 for c in found.comparisons if c.delta and c.delta.sd]))
+    resolution = found.resolution
+    assert (resolution.delta_sd, resolution.seeds, resolution.resolution) == (
+        pytest.approx(delta_sd),
+        3,
+        0.005,
+    )
+    assert resolution.smallest_difference == pytest.approx(
+        smallest_difference(delta_sd / 3**0.5, 2, comparisons=10)
+    )
+    assert resolution.seeds_needed == seeds_needed(0.005, delta_sd, comparisons=10)
+
+
+def test_a_rate_chosen_on_the_seeds_that_report_it_says_so(session: Session) -> None:
+    build_sweep(session, heads=(1, 2, 4), kv_heads=(1,), rates=(1e-4, 1e-3, 1e-2))
+    table = ablation_table(session, "head-count")
+    found = paired_statistics(table)
+    assert [(r.settings, r.is_control, r.choices) for r in found.rates] == [
+        ({"model.kv_heads": 1}, True, 3),
+        *(({"model.routing_heads": h, "model.kv_heads": 1}, False, 3) for h in (1, 2, 4)),
+    ]
+    for choice in found.rates:
+        rows = [
+            r
+            for r in table.rows
+            if r.is_control == choice.is_control and choice.settings.items() <= r.settings.items()
+        ]
+        best = min(rows, key=lambda r: r.mean or 9)
+        assert (choice.cell, choice.rate, choice.at_edge) == (best.cell, 1e-3, False)
+        se = np.sqrt(np.mean([(r.se or 0) ** 2 for r in rows]))
+        assert choice.bias == pytest.approx(0.8463 * se, rel=1e-3)
+    narrow = replace(table, axes=table.axes | {"train.peak_lr": (1e-3, 1e-2)})
+    assert all(choice.at_edge for choice in paired_statistics(narrow).rates)
+
+
+def test_the_lines_of_the_u_are_a_family_and_have_fitted_shapes(session: Session) -> None:
+    build_sweep(session, heads=(1, 2, 4, 8, 16, 32), kv_heads=(1, 2))
+    table = ablation_table(session, "head-count")
+    found = paired_statistics(table)
+    p = [s.shape.p for s in found.shapes if s.shape]
+    expected = multipletests(p, alpha=0.05, method="holm")
+    assert [s.adjusted_p for s in found.shapes] == pytest.approx(expected[1])
+    assert [s.rejected for s in found.shapes] == expected[0].tolist()
+    assert (found.shape_family.method, found.shape_family.size) == ("holm", 2)
+    for line, kv in zip(found.shapes, (1, 2), strict=True):
+        y = np.array([r.losses for r in table.treatments if r.settings["model.kv_heads"] == kv])
+        assert line.parabola == parabola([1, 2, 4, 8, 16, 32], y)
+        assert line.lines == two_lines([1, 2, 4, 8, 16, 32], y, last_left=4)
+        assert line.parabola is not None
+        assert line.parabola.low is not None
+        assert line.parabola.high is not None
+        assert line.parabola.low < 8 < line.parabola.high
