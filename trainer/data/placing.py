@@ -2,8 +2,9 @@
 
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from headcount.trainer.data.files import sync
@@ -15,12 +16,19 @@ from headcount.trainer.data.manifest import (
     read_manifest,
 )
 
+_ABANDONED_SECONDS = 24 * 3600
+"""From when a scratch folder is that of a process that was killed: writing one takes minutes."""
+
 
 @contextmanager
 def scratch_folder(home: Path) -> Iterator[Path]:
     """A folder on the disk of the data sets, gone at the end unless it was placed."""
     data = home / "data"
     data.mkdir(parents=True, exist_ok=True)
+    for left in data.glob(".preparing-*"):
+        with suppress(FileNotFoundError):  # its process has just ended
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=".preparing-", dir=data))
     try:
         yield scratch

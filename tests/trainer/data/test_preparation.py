@@ -143,6 +143,17 @@ def test_a_damaged_data_set_is_refused_and_prepared_again(tmp_path: Path) -> Non
     assert sides(manifest, tmp_path) == whole
 
 
+def test_what_a_killed_preparation_left_is_removed_after_a_day(tmp_path: Path) -> None:
+    old, new = tmp_path / "data" / ".preparing-old", tmp_path / "data" / ".preparing-new"
+    for left in (old, new):
+        left.mkdir(parents=True)
+        (left / "train.bin").touch()
+    day_before = time.time() - 25 * 3600
+    os.utime(old, (day_before, day_before))
+    prepare(of_text(library(tmp_path / "text")), tmp_path)
+    assert [p.name for p in (tmp_path / "data").glob(".preparing-*")] == [".preparing-new"]
+
+
 def test_processes_that_prepare_at_once_leave_one_complete_data_set(tmp_path: Path) -> None:
     folder = library(tmp_path / "text")
     code = (
