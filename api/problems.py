@@ -67,7 +67,7 @@ def problem_response(
 ) -> Response:
     """The answer for an error in the request that `scope` describes."""
     body: dict[str, Any] = {
-        "type": f"{TYPES_PATH}/{code}" if code in TYPES else "about:blank",
+        "type": f"{scope.get('root_path', '')}{TYPES_PATH}/{code}" if code in TYPES else "about:blank",
         "title": _title(status),
         "status": status,
         "detail": detail,

@@ -1,6 +1,7 @@
 """Running the service: the address is ours before anything else starts, and a stop waits for no stream."""
 
 import errno
+import re
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -58,6 +59,8 @@ class Reach:
     """Further names that requests may use for the service."""
     proxy: str | None = None
     """The address of a proxy in front, whose X-Forwarded-For and -Proto are believed; else nobody's are."""
+    root_path: str = ""
+    """The path under which that proxy shows the service; it takes it off before it passes a request on."""
     rate: float = 0.0
     """Requests a second that one address may send on average; 0 for any number."""
     has_token: bool = False
@@ -66,6 +69,8 @@ class Reach:
     """Whether it may be open to others although nobody has a token."""
 
     def __post_init__(self) -> None:
+        if not re.fullmatch(r"(/[\w.~-]+)*", self.root_path, re.ASCII):
+            raise UserError(f"--root-path {self.root_path}: write a path such as /headcount")
         if self.beyond_loopback and not self.has_token and not self.insecure:
             raise UserError(
                 f"{self._how} would let other machines read and submit sweeps without a token; "
@@ -118,6 +123,7 @@ def serve(
             log_level="warning",
             proxy_headers=reach.proxy is not None,
             forwarded_allow_ips=reach.proxy or "",
+            root_path=reach.root_path,
             server_header=False,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )

@@ -47,6 +47,9 @@ def report(sweep: str, out: Path) -> None:
     "--proxy", metavar="ADDRESS", help="A proxy in front, whose X-Forwarded-For and -Proto are believed."
 )
 @click.option(
+    "--root-path", default="", metavar="PATH", help="Where that proxy shows the service, such as /headcount."
+)
+@click.option(
     "--rate",
     type=click.FloatRange(0),
     default=100.0,
@@ -59,6 +62,7 @@ def serve(
     host: str,
     allow_host: tuple[str, ...],
     proxy: str | None,
+    root_path: str,
     rate: float,
     insecure: bool,
 ) -> None:
@@ -81,7 +85,7 @@ def serve(
 
     service.serve(
         make_app,
-        service.Reach(host, allow_host, proxy, rate, has_token=has_token, insecure=insecure),
+        service.Reach(host, allow_host, proxy, root_path, rate, has_token=has_token, insecure=insecure),
         port=service.DEFAULT_PORT if port is None else port,
         announce=lambda url: click.echo(f"Headcount is at {url}"),
         warn=lambda words: click.secho(words, fg="red", bold=True, err=True),

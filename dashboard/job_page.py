@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 from headcount.api.results import JobView, cell_view, evaluations, job_view, progress
 from headcount.dashboard import text
 from headcount.dashboard.figures import loss_curve as curves
+from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.sweep_page import Figure
 
 
@@ -45,7 +46,7 @@ def job_page(session: Session, job_id: str) -> JobPage:
         ),
         environment=told[-1] if told else {},
         mixed=any(environment != told[0] for environment in told),
-        csv=f"/api/v1/jobs/{job.id}/evaluations",
+        csv=f"{ROOT.get()}/api/v1/jobs/{job.id}/evaluations",
     )
 
 

@@ -12,7 +12,7 @@ from headcount.api.callers import COOKIE, TokenNeeded, find_caller
 from headcount.api.dependencies import StoreDep
 from headcount.api.problems import Problem, answer_problem
 from headcount.api.security import needs
-from headcount.dashboard.rendering import render
+from headcount.dashboard.rendering import ROOT, render
 from headcount.orchestrator.store.tokens import close_login, find_token, open_login
 
 LIFETIME = timedelta(days=7)
@@ -24,7 +24,7 @@ router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 @router.get("/login", openapi_extra=needs("anyone"))
 def get_login_page(request: Request) -> Response:
     """Where a browser shows its token, or who is logged in and the way out."""
-    return _page(request, 200, request.query_params.get("next", "/"))
+    return _page(request, 200, request.query_params.get("next", f"{ROOT.get()}/"))
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -39,7 +39,7 @@ Form = Annotated[dict[str, str], Depends(read_form)]
 @router.post("/login", openapi_extra=needs("anyone"))
 def log_in(request: Request, store: StoreDep, form: Form) -> Response:
     """Exchange a token for a cookie, and go on to the page that asked for it."""
-    goal = form.get("next", "/")
+    goal = form.get("next", f"{ROOT.get()}/")
     with store.read() as session:
         token = find_token(session, form.get("token", "").strip())
     if token is None:
@@ -66,7 +66,7 @@ def log_out(request: Request, store: StoreDep) -> Response:
     if cookie is not None:
         with store.write() as session:
             close_login(session, cookie)
-    response = RedirectResponse("/login", 303)
+    response = RedirectResponse(f"{ROOT.get()}/login", 303)
     response.delete_cookie(COOKIE, httponly=True, samesite="lax")
     return response
 
@@ -74,10 +74,11 @@ def log_out(request: Request, store: StoreDep) -> Response:
 async def to_login(request: Request, error: Exception) -> Response:
     """Who asks for a page is sent to the login; who asks for data gets the problem."""
     assert isinstance(error, TokenNeeded)
-    if request.scope["path"].startswith("/api/"):
+    root = ROOT.get()
+    if request.scope["path"].removeprefix(root).startswith("/api/"):
         return answer_problem(request, error)
     goal = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return RedirectResponse(f"/login?next={quote(goal, safe='')}", 303, {"Cache-Control": "no-store"})
+    return RedirectResponse(f"{root}/login?next={quote(goal, safe='')}", 303, {"Cache-Control": "no-store"})
 
 
 def _page(request: Request, status: int, goal: str, problem: str = "") -> Response:

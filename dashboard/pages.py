@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headcount.api.app import create_app
 from headcount.api.callers import TokenNeeded
@@ -15,6 +16,7 @@ from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
 from headcount.dashboard import login
 from headcount.dashboard.html import error_html, job_html, sweep_html, sweeps_html
+from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.static_files import Static
 from headcount.dashboard.sweep_page import sweep_page
 from headcount.orchestrator.settings import Settings
@@ -79,6 +81,17 @@ def _or_error(page: Callable[[], Response]) -> Response:
         return HTMLResponse(error_html("This page cannot be shown", str(error)), 422)
 
 
+class UnderRoot:
+    """Lets the pages of a request link to where the service is shown."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        ROOT.set(scope.get("root_path", ""))
+        await self.app(scope, receive, send)
+
+
 def create_service(store: Store, settings: Settings, access: Access = Access()) -> FastAPI:  # noqa: B008
     """The API with the pages on it, compressed where the browser takes that."""
     app = create_app(
@@ -89,5 +102,6 @@ def create_service(store: Store, settings: Settings, access: Access = Access()) 
         mounts={"/static": Static()},
     )
     app.add_exception_handler(TokenNeeded, login.to_login)
+    app.add_middleware(UnderRoot)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     return app

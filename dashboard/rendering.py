@@ -1,6 +1,7 @@
 """Templates to HTML. Everything that comes from a user is escaped, in text, in attributes and in JSON."""
 
 import hashlib
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -49,6 +50,7 @@ def environment() -> Environment:
     made.globals |= {
         "interval": text.interval,
         "plural": text.plural,
+        "root": ROOT.get,
         "static": static_address,
         "dark_twins": theme.DARK,
         "plot_config": theme.CONFIG,
@@ -63,10 +65,18 @@ def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(**values)
 
 
-@cache
+ROOT: ContextVar[str] = ContextVar("root", default="")
+"""The path under which a proxy shows the service, in this request; empty without one."""
+
+
 def static_address(name: str) -> str:
     """Where a static file is served: the address names its content, so that it can be kept for ever."""
-    return f"/static/{name}?v={hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]}"
+    return f"{ROOT.get()}/static/{name}?v={_content_hash(name)}"
+
+
+@cache
+def _content_hash(name: str) -> str:
+    return hashlib.sha256((STATIC / name).read_bytes()).hexdigest()[:12]
 
 
 def _moment(time: datetime, age: bool = False) -> Markup:

@@ -31,6 +31,7 @@ from headcount.dashboard.figures.head_curve import Measure
 from headcount.dashboard.figures.head_curve_drawing import head_curve_figure
 from headcount.dashboard.figures.table import FigureTable
 from headcount.dashboard.headline import Headline, headline, shape_sentence
+from headcount.dashboard.rendering import ROOT
 
 MOST_NAMED = 6
 """Cells that a caption names as not drawn, before it counts the rest."""
@@ -117,7 +118,7 @@ def sweep_page(
         ),
         cells=cells(session, name),
         axes=tuple(axis for axis in table.axes if axis not in choice.constant),
-        csv=f"/api/v1/sweeps/{quote(name, safe='')}/table.csv",
+        csv=f"{ROOT.get()}/api/v1/sweeps/{quote(name, safe='')}/table.csv",
     )
 
 

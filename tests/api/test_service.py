@@ -50,3 +50,10 @@ def test_an_address_of_another_machine_is_refused() -> None:
         listen("192.0.2.7", 1234)
     with pytest.raises(UserError, match="cannot listen at no such host"):
         listen("no such host", 1234)
+
+
+@pytest.mark.parametrize("path", ["headcount", "/headcount/", "/", "//evil.example", "/a b", '/"'])
+def test_a_root_path_is_a_plain_path(path: str) -> None:
+    with pytest.raises(UserError, match="write a path such as /headcount"):
+        Reach(root_path=path)
+    assert Reach(root_path="/lab/headcount").root_path == "/lab/headcount"

@@ -1,5 +1,6 @@
 """A browser's way in and out."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -115,3 +116,21 @@ def test_the_goal_is_always_a_path_of_ours(text: str) -> None:
         found = _local(goal)
         assert found.startswith("/")
         assert not found.startswith(("//", "/\\"))
+
+
+def test_behind_a_proxy_every_link_is_under_its_path(own_store: Store, tmp_path: Path) -> None:
+    service = create_service(own_store, Settings(tmp_path, "", tmp_path))
+    # as uvicorn does with --root-path: the path that the proxy took off is put before the rest
+    client = TestClient(service, base_url="http://127.0.0.1:8321", root_path="/lab", follow_redirects=False)
+    page = client.get("/lab/sweeps/head-count", follow_redirects=True)
+    assert page.status_code == 200
+    links = re.findall(r'(?:href|src|action|data-events)="(/[^"]*)"', client.get("/lab/").text + page.text)
+    assert len(links) > 10
+    assert [link for link in links if not link.startswith("/lab/")] == []
+    for link in {link for link in links if "events" not in link}:
+        assert client.get(link, follow_redirects=True).status_code == 200, link
+    problem = client.get("/lab/api/v1/sweeps/no").json()
+    assert client.get(problem["type"]).json()["code"] == "not_found"
+    make_token(own_store)
+    assert client.get("/lab/").headers["location"] == "/lab/login?next=%2Flab%2F"
+    assert client.get("/lab/api/v1/sweeps").status_code == 401
