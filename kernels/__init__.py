@@ -1,6 +1,6 @@
 """Depth routing: the operation by which a site reads the depth history."""
 
-from headcount.kernels.choice import IMPLEMENTATIONS, Choice
+from headcount.kernels.choice import IMPLEMENTATIONS, Choice, choose
 from headcount.kernels.definition import route_by_definition, routing_weights
 from headcount.kernels.history import DepthHistory
 from headcount.kernels.routing import route, route_groups
@@ -9,6 +9,7 @@ __all__ = [
     "IMPLEMENTATIONS",
     "Choice",
     "DepthHistory",
+    "choose",
     "route",
     "route_by_definition",
     "route_groups",

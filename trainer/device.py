@@ -26,8 +26,8 @@ def choose_device(config: JobConfig, execution: Execution) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def describe(device: torch.device, threads: int, micro_batch: int) -> dict[str, Any]:
-    """What may change bits or speed without changing the job."""
+def describe(device: torch.device, threads: int, micro_batch: int, routing: str | None) -> dict[str, Any]:
+    """What may change bits or speed without changing the job; `routing` is depth routing's implementation."""
     on_gpu = device.type == "cuda"
     return {
         "hardware": torch.cuda.get_device_name(device) if on_gpu else _processor(),
@@ -35,7 +35,7 @@ def describe(device: torch.device, threads: int, micro_batch: int) -> dict[str, 
         "instructions": None if on_gpu else torch.backends.cpu.get_cpu_capability(),
         "threads": threads,
         "micro_batch": micro_batch,
-        "kernel": "reference",
+        "routing": routing,
         "exact": True,
         "headcount": __version__,
         "torch": torch.__version__,

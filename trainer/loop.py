@@ -107,7 +107,9 @@ class _Attempt:
         state = checkpoint.load_newest(self.folder, self.owner) if self.folder else None
         if state is not None:
             self._restore(state)
-        environment = describe(self.device, self.execution.threads, self.micro_batch)
+        source = torch.empty(1, self.config.model.d_model, dtype=self.model.compute_dtype, device=self.device)
+        routing = self.model.stream.implementation(source)
+        environment = describe(self.device, self.execution.threads, self.micro_batch, routing)
         events: list[Event] = [Started(self.step, environment), *self.evaluations]
         if state is None:
             events += self._evaluate()

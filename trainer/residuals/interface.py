@@ -65,6 +65,11 @@ class ResidualStream(nn.Module, ABC):
         """Parameters that weight decay spares."""
         return ()
 
+    def implementation(self, source: Tensor) -> str | None:
+        """Which implementation of depth routing reads sources like `source`; none where nothing is routed by
+        `headcount.kernels`."""
+        return None
+
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         """Figures of the read at `site`, by the names in the file's DIAGNOSTICS, when `read` or `finish` is
         due; the read before the head, where the stream has one, is the site after the last."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from headcount.kernels import route, routing_weights
+from headcount.kernels import choose, route, routing_weights
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream
 
@@ -42,6 +42,9 @@ class RoutedStream(ResidualStream):
         return routing_weights(
             sources, query, key_weight, self.heads, eps=self.eps, logit_scale=self.logit_scale
         )
+
+    def implementation(self, source: Tensor) -> str | None:
+        return choose("auto", source, one_site=True).implementation
 
     def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
         return [(query, self.std) for query in self.queries] if self.query_init == "normal" else []

@@ -78,6 +78,9 @@ class Stream(RoutedStream):
     def undecayed(self) -> Iterable[nn.Parameter]:
         return [*super().undecayed(), *self.biases]
 
+    def implementation(self, source: Tensor) -> str | None:
+        return None  # its weights are not depth routing's
+
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         return {"weights": self._biased_weights(state.sources(), site)}
 

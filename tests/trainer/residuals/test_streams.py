@@ -257,3 +257,10 @@ def test_a_job_whose_stream_cannot_be_built_is_refused() -> None:
     ):
         with pytest.raises(FieldError, match=message):
             job(variant)
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
+def test_the_environment_names_depth_routing_where_a_stream_uses_it(variant: dict[str, Any]) -> None:
+    stream = build(job(variant)).stream
+    routed = variant["residual"] in ("mhar", "mhar_hw", "delta", "haares")
+    assert stream.implementation(torch.empty(1, 16)) == ("reference" if routed else None)
