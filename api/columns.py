@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.api.results import AblationTable, PublishedMatch, TableRow
+from headcount.api.results import AblationTable, NamedTable, PublishedMatch, TableRow
 
 DIGITS = 4
 """Decimals of a loss or a delta where people read it. Files for machines are never rounded."""
@@ -166,6 +166,37 @@ def _remark(row: TableRow) -> str:
 
 def _listed(seeds: tuple[int, ...]) -> str:
     return ", ".join(map(str, seeds))
+
+
+def readable_named(table: NamedTable, digits: int = DIGITS) -> ReadableTable:
+    """A named table for people: every column, numbers rounded to `digits` decimals."""
+    numeric = tuple(
+        all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
+        for values in zip(*(row.values() for row in table.rows), strict=True)
+    )
+    caption = f"{table.question} Loss: {table.estimator}; test: {table.test}"
+    if table.family is not None:
+        caption += f"; adjusted p: {table.family}, {table.size} comparisons"
+    return ReadableTable(
+        title=f"{table.sweep}: {table.name}",
+        headings=tuple(c.rpartition(".")[2].replace("_", " ") for c in table.columns),
+        rows=tuple(tuple(_named_text(v, digits) for v in row.values()) for row in table.rows),
+        numeric=numeric,
+        caption=f"{caption}; data version {table.version}.",
+    )
+
+
+def _named_text(value: Any, digits: int) -> str:
+    if value is None or value == ():
+        return "—"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(map(str, value))
+    if not isinstance(value, float):
+        return str(value)
+    small = abs(value) < 10**-digits or abs(value) >= 1e5
+    return f"{value:.4g}" if small else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 def readable_reference(table: AblationTable) -> ReadableTable:

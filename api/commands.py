@@ -2,11 +2,14 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from headcount.trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from headcount.api.results import NamedTable
 
 Format = Literal["text", "json", "csv", "md", "tex"]
 
@@ -33,15 +36,23 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     type=click.Choice(["paper"]),
     help="Published figures of the same cells beside ours, compared in sign and order.",
 )
-def table(sweep: str, form: Format, digits: int, reference: str | None) -> None:
+@click.option(
+    "--as",
+    "named",
+    metavar="NAME",
+    help="Another table than the ablation table: heads, grid, lr, best_lr, seeds or throughput.",
+)
+def table(sweep: str, form: Format, digits: int, reference: str | None, named: str | None) -> None:
     """The ablation table of SWEEP: loss over seeds, and the delta to the control paired by seed."""
-    from headcount.api.results import ablation_table
+    from headcount.api.results import ablation_table, named_table
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
     with open_store(load_settings()).read() as session:
         found = ablation_table(session, sweep, with_reference=reference is not None)
-    if form == "text":
+    if named is not None:
+        _print_named(named_table(found, named), form, digits)
+    elif form == "text":
         from headcount.api.terminal import print_table
 
         print_table(found, digits)
@@ -49,6 +60,18 @@ def table(sweep: str, form: Format, digits: int, reference: str | None) -> None:
         from headcount.api.formats import render
 
         click.echo(render(found, form, digits), nl=False)
+
+
+def _print_named(found: "NamedTable", form: Format, digits: int) -> None:
+    if form == "text":
+        from headcount.api.columns import readable_named
+        from headcount.api.terminal import print_content
+
+        print_content(readable_named(found, digits))
+    else:
+        from headcount.api.formats import render_named
+
+        click.echo(render_named(found, form, digits), nl=False)
 
 
 @click.group()

@@ -10,8 +10,8 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from headcount.api.columns import DIGITS, ReadableTable, readable, readable_reference, records
-from headcount.api.results import AblationTable
+from headcount.api.columns import DIGITS, ReadableTable, readable, readable_named, readable_reference, records
+from headcount.api.results import AblationTable, NamedTable
 
 MEDIA_TYPES = {
     "json": "application/json",
@@ -25,6 +25,15 @@ MEDIA_TYPES = {
 def render(table: AblationTable, form: str, digits: int = DIGITS) -> str:
     """The table in one of the formats of `MEDIA_TYPES`; `digits` are the decimals of Markdown and LaTeX."""
     return _WRITERS[form](table, digits)
+
+
+def render_named(table: NamedTable, form: str, digits: int = DIGITS) -> str:
+    """A named table in one of the formats of `MEDIA_TYPES`."""
+    if form == "json":
+        return to_json(table) + "\n"
+    if form == "csv":
+        return to_csv(list(table.rows))
+    return (to_markdown if form == "md" else to_latex)(readable_named(table, digits))
 
 
 def plain(value: Any) -> Any:

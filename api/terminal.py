@@ -29,13 +29,20 @@ def print_table(table: AblationTable, digits: int = DIGITS, console: Console | N
             console.print(line)
     console.print(content.caption, style="dim")
     if table.reference:
-        published = readable_reference(table)
-        figures = _grid(published, list(range(len(published.headings))))
-        for texts in published.rows:
-            figures.add_row(*texts)
         console.print()
-        console.print(figures)
-        console.print(published.caption, style="dim")
+        print_content(readable_reference(table), console)
+
+
+def print_content(content: ReadableTable, console: Console | None = None) -> None:
+    """Print a table for people with its caption, no number cut short."""
+    console = console or Console(highlight=False)
+    grid = _grid(content, list(range(len(content.headings))))
+    for texts in content.rows:
+        grid.add_row(*texts)
+    needed = Measurement.get(console, console.options.update(width=10_000), grid).maximum
+    console.width = max(console.width, needed)
+    console.print(grid)
+    console.print(content.caption, style="dim")
 
 
 def _remarks(table: AblationTable, content: ReadableTable) -> Iterator[str]:

@@ -23,6 +23,7 @@ from .jobs import (
 )
 from .lookup import NotFoundError, QueryError
 from .losses import EvaluationPoint, ProgressPoint, evaluations, progress
+from .named import TABLES, NamedTable, named_table
 from .noise import NoiseFloor, Resolution
 from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
 from .selection import BestSet, HeadsRule, RateChoice, Standing
@@ -40,6 +41,7 @@ from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, 
 from .tables import AblationTable, TableRow, ablation_table
 
 __all__ = [
+    "TABLES",
     "AblationTable",
     "AttemptView",
     "BestSet",
@@ -63,6 +65,7 @@ __all__ = [
     "JobView",
     "LineShape",
     "Moderation",
+    "NamedTable",
     "NoiseFloor",
     "NotFoundError",
     "OrderAgreement",
@@ -93,6 +96,7 @@ __all__ = [
     "job_view",
     "jobs",
     "list_sweeps",
+    "named_table",
     "newest_event",
     "paired_statistics",
     "progress",

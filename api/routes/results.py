@@ -12,10 +12,18 @@ from headcount.api import results
 from headcount.api.caching import NOT_MODIFIED, check_cached
 from headcount.api.columns import DIGITS
 from headcount.api.dependencies import CellId, Query, StoreDep, SweepName, no_query
-from headcount.api.formats import MEDIA_TYPES, render, to_json
+from headcount.api.formats import MEDIA_TYPES, render, render_named, to_json
 from headcount.api.negotiation import accepted_form, suffix_form
 from headcount.api.problems import responses
-from headcount.api.results import AblationTable, CellView, Grid, HeadCurve, PairedStatistics
+from headcount.api.results import (
+    TABLES,
+    AblationTable,
+    CellView,
+    Grid,
+    HeadCurve,
+    NamedTable,
+    PairedStatistics,
+)
 from headcount.api.security import needs
 
 router = APIRouter(prefix="/api/v1/sweeps/{sweep}", tags=["results"], responses=responses(404) | NOT_MODIFIED)
@@ -97,6 +105,63 @@ def _table(request: Request, store: StoreDep, sweep: str, form: str, query: Tabl
         if other != form
     )
     return Response(render(table, form, query.digits), 200, headers, media_type=MEDIA_TYPES[form])
+
+
+NamedTableName = Annotated[str, Path(json_schema_extra={"enum": list(TABLES)})]
+
+_NAMED_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
+    200: {
+        **_TABLE_RESPONSES[200],
+        "content": _TABLE_RESPONSES[200]["content"]
+        | {"application/json": {"schema": {"$ref": "#/components/schemas/NamedTable"}}},
+    }
+}
+
+
+class NamedTableQuery(Query):
+    """How a named table is written."""
+
+    digits: int = Field(DIGITS, ge=0, le=15, description="Decimals in md and tex; json and csv are exact.")
+
+
+@router.get(
+    "/tables/{name}.{form}",
+    response_model=NamedTable,
+    responses=_NAMED_RESPONSES,
+    openapi_extra=needs("read"),
+)
+def get_named_table_as(
+    request: Request,
+    store: StoreDep,
+    sweep: SweepName,
+    name: NamedTableName,
+    form: Annotated[str, Path(json_schema_extra={"enum": list(MEDIA_TYPES)})],
+    query: Annotated[NamedTableQuery, fastapi.Query()],
+) -> Response:
+    """A table named after its question, in the form that the suffix names."""
+    return _named(request, store, sweep, name, suffix_form(form), query.digits)
+
+
+@router.get(
+    "/tables/{name}", response_model=NamedTable, responses=_NAMED_RESPONSES, openapi_extra=needs("read")
+)
+def get_named_table(
+    request: Request,
+    store: StoreDep,
+    sweep: SweepName,
+    name: NamedTableName,
+    query: Annotated[NamedTableQuery, fastapi.Query()],
+) -> Response:
+    """A table named after its question, in the form that the header Accept asks for."""
+    return _named(request, store, sweep, name, accepted_form(request), query.digits)
+
+
+def _named(request: Request, store: StoreDep, sweep: str, name: str, form: str, digits: int) -> Response:
+    with store.read() as session:
+        headers = check_cached(request, results.sweep_version(session, sweep), form)
+        table = results.ablation_table(session, sweep)
+    found = results.named_table(table, name)
+    return Response(render_named(found, form, digits), 200, headers, media_type=MEDIA_TYPES[form])
 
 
 class CurveQuery(Query):

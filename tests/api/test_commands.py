@@ -110,3 +110,18 @@ def test_a_time_that_is_none_is_refused(tmp_path: Path, expires: str) -> None:
     answer = headcount(tmp_path, "token", "create", "ada", f"--expires={expires}")
     assert answer.returncode == 2
     assert answer.stderr == f"Error: --expires {expires}: write days or hours such as 90d or 12h, or never\n"
+
+
+def test_other_tables_and_published_figures(home: Path) -> None:
+    seeds = headcount(home, "table", "head-count", "--as", "seeds", "--format", "csv")
+    assert (seeds.returncode, seeds.stderr) == (0, "")
+    assert seeds.stdout.splitlines()[0].startswith("model.routing_heads,model.kv_heads,train.peak_lr,loss_0")
+    printed = headcount(home, "table", "head-count", "--as", "throughput")
+    assert "What does it cost?" in printed.stdout
+    beside = headcount(home, "table", "head-count", "--reference", "paper")
+    assert "Published figures: other text and recipe, so only sign and order compare" in beside.stdout
+    unknown = headcount(home, "table", "head-count", "--as", "head")
+    assert (unknown.returncode, unknown.stderr) == (
+        2,
+        "Error: no table is called 'head'; did you mean 'heads'?\n",
+    )
