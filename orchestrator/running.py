@@ -1,6 +1,5 @@
 """`headcount run`: submit a sweep, see to a scheduler, follow until every job has an outcome."""
 
-import getpass
 import os
 import signal
 import time
@@ -16,6 +15,7 @@ from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.overview import SweepState, find_sweep, job_lines, sweep_state
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, StoreUnavailable, Submission, open_store, submit
+from headcount.orchestrator.store.journal import user_name
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.supervisor import Supervisor
 from headcount.orchestrator.time_to_go import time_to_go
@@ -37,7 +37,7 @@ def run_sweep(file_or_name: str, settings: Settings, ray_address: str | None, co
     spec = read_spec(file_or_name, store)
     planned = make_plan(spec, settings)
     with store.write() as session:
-        submission = submit(session, planned, owner())
+        submission = submit(session, planned, user_name())
     console.print(_found(planned, submission), highlight=False, soft_wrap=True)
     began = time.monotonic()
     if _look(store, spec.name)[0].waiting:
@@ -57,14 +57,6 @@ def read_spec(file_or_name: str, store: Store) -> SweepSpec:
 def make_plan(spec: SweepSpec, settings: Settings) -> Plan:
     """The plan of a sweep, its text prepared under the home."""
     return plan(spec, lambda data: prepare(data, settings.home))
-
-
-def owner() -> str:
-    """Who submits: the user's name, or number where it has none, as in a container."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _found(planned: Plan, submission: Submission) -> str:

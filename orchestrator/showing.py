@@ -13,6 +13,7 @@ from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.overview import attempts_of, find_job, find_sweep, job_lines, sweep_state
 from headcount.orchestrator.settings import load_settings
 from headcount.orchestrator.store import open_store, withdraw
+from headcount.orchestrator.store.journal import user_name
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.time_to_go import time_to_go
 
@@ -83,7 +84,7 @@ def cancel_sweep(name: str) -> None:
     store = open_store(load_settings())
     with store.write() as session:
         sweep = find_sweep(session, name)
-        withdrawn = withdraw(session, sweep.id)
+        withdrawn = withdraw(session, sweep.id, by=user_name())
         state = sweep_state(session, sweep)
     click.echo(f"{name}: {withdrawn} jobs withdrawn; now {state.words}")
     if state.states.get("cancelling") and current_holder(store) is None:

@@ -75,7 +75,7 @@ def _import_runs(
 ) -> None:
     from headcount.orchestrator.exchange.external import import_runs, sweep_name
     from headcount.orchestrator.exchange.mapping import parse_pairs
-    from headcount.orchestrator.running import owner
+    from headcount.orchestrator.store.journal import user_name
 
     found = import_runs(
         store,
@@ -83,7 +83,7 @@ def _import_runs(
         sweep_name(name or file.stem, given=name is not None),
         parse_pairs(mapping, "--map"),
         parse_pairs(control, "--control"),
-        owner(),
+        user_name(),
     )
     if not found.changed:
         click.echo(f"{found.sweep}: these runs are in the store already")
