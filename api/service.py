@@ -1,6 +1,7 @@
 """Running the service: the address is ours before anything else starts, and a stop waits for no stream."""
 
 import errno
+import ipaddress
 import re
 import socket
 from collections.abc import Callable
@@ -58,7 +59,7 @@ class Reach:
     allowed_hosts: tuple[str, ...] = ()
     """Further names that requests may use for the service."""
     proxy: str | None = None
-    """The address of a proxy in front, whose X-Forwarded-For and -Proto are believed; else nobody's are."""
+    """The address or network of a proxy in front, whose X-Forwarded-For and -Proto are believed."""
     root_path: str = ""
     """The path under which that proxy shows the service; it takes it off before it passes a request on."""
     rate: float = 0.0
@@ -71,6 +72,10 @@ class Reach:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(/[\w.~-]+)*", self.root_path, re.ASCII):
             raise UserError(f"--root-path {self.root_path}: write a path such as /headcount")
+        if self.proxy is not None and not _is_network(self.proxy):
+            raise UserError(
+                f"--proxy {self.proxy}: write an address or network such as 10.0.0.7 or 10.0.0.0/24"
+            )
         if self.beyond_loopback and not self.has_token and not self.insecure:
             raise UserError(
                 f"{self._how} would let other machines read and submit sweeps without a token; "
@@ -100,8 +105,16 @@ class Reach:
 
     def access(self) -> Access:
         """As the application checks it."""
-        hosts = dict.fromkeys((*LOOPBACK_HOSTS, self.host, *self.allowed_hosts))
-        return Access(hosts=tuple(hosts), open=self.is_open, rate=self.rate)
+        hosts = (*LOOPBACK_HOSTS, self.host.lower(), *map(str.lower, self.allowed_hosts))
+        return Access(hosts=tuple(dict.fromkeys(hosts)), open=self.is_open, rate=self.rate)
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return True
 
 
 def serve(

@@ -57,3 +57,15 @@ def test_a_root_path_is_a_plain_path(path: str) -> None:
     with pytest.raises(UserError, match="write a path such as /headcount"):
         Reach(root_path=path)
     assert Reach(root_path="/lab/headcount").root_path == "/lab/headcount"
+
+
+@pytest.mark.parametrize("proxy", ["*", "", "nginx", "10.0.0.0/40", "10.0.0.1,10.0.0.2"])
+def test_a_proxy_is_named_by_its_address(proxy: str) -> None:
+    with pytest.raises(UserError, match="write an address or network"):
+        Reach(proxy=proxy, has_token=True)
+    for address in ("10.0.0.7", "10.0.0.0/24", "::1"):
+        assert Reach(proxy=address, has_token=True).proxy == address
+
+
+def test_names_of_hosts_are_compared_in_lower_case() -> None:
+    assert "results.lab" in Reach(allowed_hosts=("Results.LAB",), has_token=True).access().hosts

@@ -5,6 +5,9 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.tokens import create_token
+
 
 def serve(home: Path, *options: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
@@ -42,3 +45,27 @@ def test_a_port_in_use_is_an_error_with_a_way_out(tmp_path: Path) -> None:
     assert errors == (
         f"Error: cannot listen at 127.0.0.1 port {port}: it is in use; choose another with --port\n"
     )
+
+
+def test_other_machines_are_let_in_with_a_loud_line_or_a_token(tmp_path: Path) -> None:
+    refused = serve(tmp_path, "--port", "0", "--host", "0.0.0.0")
+    _, errors = refused.communicate(timeout=60)
+    assert refused.returncode == 2
+    assert errors.startswith("Error: --host 0.0.0.0 would let other machines read and submit sweeps")
+    assert first_lines(tmp_path, "--insecure")[1].startswith("INSECURE: everyone who reaches this service")
+    with open_store(f"sqlite:///{tmp_path / 'headcount.db'}").write() as session:
+        create_token(session, "ada", "read", expires=None, by="tester")
+    assert first_lines(tmp_path)[1] == ""
+
+
+def first_lines(home: Path, *options: str) -> tuple[str, str]:
+    """What a service open to others says once it listens, and what it warned of."""
+    process = serve(home, "--port", "0", "--host", "0.0.0.0", *options)
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline()
+        assert address.startswith("Headcount is at http://0.0.0.0:")
+        process.send_signal(signal.SIGKILL)
+        return address, process.communicate(timeout=20)[1]
+    finally:
+        process.kill()
