@@ -12,18 +12,33 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("sweep")
-@click.option("--out", type=click.Path(path_type=Path), help="The file to write.  [default: SWEEP.tar.gz]")
-def export(sweep: str, out: Path | None) -> None:
-    """Write SWEEP as one file: its YAML, jobs, attempts, curves and measurements.
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["bundle", "csv", "jsonl", "parquet"]),
+    default="bundle",
+    show_default=True,
+    help="A bundle holds everything; the others hold a row an evaluation, for other programs.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="The file to write; named after SWEEP otherwise."
+)
+def export(sweep: str, form: str, out: Path | None) -> None:
+    """Write SWEEP as one file: its YAML, jobs, attempts, curves and measurements, as SWEEP.tar.gz.
 
     'headcount import' reads it back, here or elsewhere.
     """
     from headcount.orchestrator.exchange.bundle import SUFFIX, write_bundle
+    from headcount.orchestrator.exchange.flat import write_flat
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
+    file = out or Path(f"{sweep}{SUFFIX if form == 'bundle' else '.' + form}")
     with open_store(load_settings()).read() as session:
-        written = write_bundle(session, sweep, out or Path(f"{sweep}{SUFFIX}"))
+        if form != "bundle":
+            click.echo(f"{file}: {write_flat(session, sweep, form, file)} rows")
+            return
+        written = write_bundle(session, sweep, file)
     counts = ", ".join(f"{written.rows[t]} {t}s" for t in ("job", "attempt", "evaluation"))
     click.echo(f"{written.file}: {counts}; SHA-256 {written.sha256}")
 
