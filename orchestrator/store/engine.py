@@ -10,6 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store.disk import refuse_network_disk
 from headcount.trainer.errors import UserError
 
 BUSY_SECONDS = 30
@@ -52,12 +53,15 @@ class Store:
 def open_store(where: Settings | str) -> Store:
     """Open, and bring to the newest schema, the store of `settings` or at an SQLAlchemy URL.
 
-    Raises `UserError` where it cannot be opened or written, and where a newer Headcount has written it.
+    Raises `UserError` where it cannot be opened or written, on a network disk (SQLite), and where a newer
+    Headcount has written it.
     """
     from headcount.orchestrator.store.migrations.upgrade import upgrade
 
     url = where.database_url if isinstance(where, Settings) else where
     store = Store(_engine(url))
+    if store.file is not None:
+        refuse_network_disk(store.file)
     try:
         with _clear_errors(store.engine):
             upgrade(store)
