@@ -114,7 +114,7 @@ def submit_sweep(
         planned = read_spec(text, settings)
         with store.read() as session:
             return plan_view(session, planned)
-    question = hashlib.sha256(text.encode()).hexdigest()
+    question = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     with claimed(store, caller.name, idempotency_key, question) as claim:
         if claim.answer is not None:
             submitted = SubmissionView(**json.loads(claim.answer))

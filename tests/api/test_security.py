@@ -1,5 +1,6 @@
 """Nothing is open that does not say so, and nothing answers a page of another site."""
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -75,7 +76,7 @@ def test_no_method_but_the_declared_one_answers(lone: Store, settings: Settings)
     client = TestClient(app, base_url="http://127.0.0.1")
     declared: dict[str, set[str]] = {}
     for route in routes_of(app):
-        path = (route.path or "").format(sweep="x", cell=1, form="csv", job="0" * 64, code="x")
+        path = re.sub(r"\{[^}]*\}", "1", route.path or "")
         declared.setdefault(path, set()).update(route.methods or set())
     for path, methods in declared.items():
         methods |= {"HEAD"} if "GET" in methods else set()
