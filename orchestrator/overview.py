@@ -40,7 +40,7 @@ class SweepState:
     states: Mapping[str, int]
     """Jobs by state; states without a job are left out."""
     waiting: int
-    """Jobs that the sweep wants and that have no outcome yet."""
+    """Jobs without an outcome that the sweep wants, or that are being cancelled."""
     running: tuple[RunningJob, ...]
 
     @property
@@ -102,7 +102,8 @@ def sweep_state(session: Session, sweep: Sweep) -> SweepState:
         select(func.count())
         .select_from(SweepJob)
         .join(Job, Job.id == SweepJob.job_id)
-        .where(SweepJob.sweep_id == sweep.id, SweepJob.wanted, Job.state.not_in(SETTLED_STATES))
+        .where(SweepJob.sweep_id == sweep.id, Job.state.not_in(SETTLED_STATES))
+        .where(SweepJob.wanted | (Job.state == "cancelling"))
     )
     return SweepState(
         sweep.name, states, session.scalar(waiting) or 0, tuple(_running(session, sweep) if states else ())

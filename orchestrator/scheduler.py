@@ -89,8 +89,10 @@ class Scheduler:
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
+        self._stop_cancelled()
         for seat in self._busy():
-            self._ask_to_stop(seat, "preempted")
+            if not seat.stopping:
+                self._ask_to_stop(seat, "preempted")
         deadline = time.monotonic() + STOP_SECONDS
         while self._busy() and time.monotonic() < deadline:
             self._listen()
