@@ -177,6 +177,8 @@ def readable_named(table: NamedTable, digits: int = DIGITS) -> ReadableTable:
     caption = f"{table.question} Loss: {table.estimator}; test: {table.test}"
     if table.family is not None:
         caption += f"; adjusted p: {table.family}, {table.size} comparisons"
+    if table.law is not None:
+        caption += f"; gain in compute for α = {table.law.exponent:g}, E = {table.law.irreducible:g}, assumed"
     return ReadableTable(
         title=f"{table.sweep}: {table.name}",
         headings=tuple(c.rpartition(".")[2].replace("_", " ") for c in table.columns),

@@ -40,18 +40,32 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     "--as",
     "named",
     metavar="NAME",
-    help="Another table than the ablation table: heads, grid, lr, best_lr, seeds or throughput.",
+    help="Another table than the ablation table: main, heads, grid, lr, best_lr, seeds or throughput.",
 )
-def table(sweep: str, form: Format, digits: int, reference: str | None, named: str | None) -> None:
+@click.option(
+    "--law",
+    nargs=2,
+    type=float,
+    metavar="ALPHA E",
+    help="The scaling law L = E + (K / compute)^ALPHA by which 'main' tells gains in compute.",
+)
+def table(
+    sweep: str,
+    form: Format,
+    digits: int,
+    reference: str | None,
+    named: str | None,
+    law: tuple[float, float] | None,
+) -> None:
     """The ablation table of SWEEP: loss over seeds, and the delta to the control paired by seed."""
-    from headcount.api.results import ablation_table, named_table
+    from headcount.api.results import ScalingLaw, ablation_table, named_table
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
     with open_store(load_settings()).read() as session:
         found = ablation_table(session, sweep, with_reference=reference is not None)
     if named is not None:
-        _print_named(named_table(found, named), form, digits)
+        _print_named(named_table(found, named, ScalingLaw(*law) if law else None), form, digits)
     elif form == "text":
         from headcount.api.terminal import print_table
 

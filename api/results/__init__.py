@@ -23,7 +23,7 @@ from .jobs import (
 )
 from .lookup import NotFoundError, QueryError
 from .losses import EvaluationPoint, ProgressPoint, evaluations, progress
-from .named import TABLES, NamedTable, named_table
+from .named import TABLES, NamedTable, ScalingLaw, named_table
 from .noise import NoiseFloor, Resolution
 from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
 from .selection import BestSet, HeadsRule, RateChoice, Standing
@@ -78,6 +78,7 @@ __all__ = [
     "RateChoice",
     "Reference",
     "Resolution",
+    "ScalingLaw",
     "SeedResult",
     "Standing",
     "SweepState",

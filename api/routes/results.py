@@ -119,9 +119,13 @@ _NAMED_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
 
 
 class NamedTableQuery(Query):
-    """How a named table is written."""
+    """How a named table is written, and the scaling law of its gains in compute."""
 
     digits: int = Field(DIGITS, ge=0, le=15, description="Decimals in md and tex; json and csv are exact.")
+    exponent: float | None = Field(
+        None, gt=0, le=100, description="α of L = E + (K / compute)^α; `main` then tells gains in compute."
+    )
+    irreducible: float = Field(0, ge=0, le=100, description="E of the same law, nats.")
 
 
 @router.get(
@@ -139,7 +143,7 @@ def get_named_table_as(
     query: Annotated[NamedTableQuery, fastapi.Query()],
 ) -> Response:
     """A table named after its question, in the form that the suffix names."""
-    return _named(request, store, sweep, name, suffix_form(form), query.digits)
+    return _named(request, store, sweep, name, suffix_form(form), query)
 
 
 @router.get(
@@ -153,15 +157,18 @@ def get_named_table(
     query: Annotated[NamedTableQuery, fastapi.Query()],
 ) -> Response:
     """A table named after its question, in the form that the header Accept asks for."""
-    return _named(request, store, sweep, name, accepted_form(request), query.digits)
+    return _named(request, store, sweep, name, accepted_form(request), query)
 
 
-def _named(request: Request, store: StoreDep, sweep: str, name: str, form: str, digits: int) -> Response:
+def _named(
+    request: Request, store: StoreDep, sweep: str, name: str, form: str, query: NamedTableQuery
+) -> Response:
     with store.read() as session:
         headers = check_cached(request, results.sweep_version(session, sweep), form)
         table = results.ablation_table(session, sweep)
-    found = results.named_table(table, name)
-    return Response(render_named(found, form, digits), 200, headers, media_type=MEDIA_TYPES[form])
+    law = results.ScalingLaw(query.exponent, query.irreducible) if query.exponent is not None else None
+    found = results.named_table(table, name, law)
+    return Response(render_named(found, form, query.digits), 200, headers, media_type=MEDIA_TYPES[form])
 
 
 class CurveQuery(Query):

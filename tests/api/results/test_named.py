@@ -18,6 +18,7 @@ from headcount.api.results import (
     TABLES,
     AblationTable,
     QueryError,
+    ScalingLaw,
     ablation_table,
     named_table,
     paired_statistics,
@@ -163,3 +164,24 @@ def test_rest_answers_by_suffix_and_header(store: Store, client: TestClient) -> 
     again = client.get(f"{address}.csv", headers={"If-None-Match": suffixed.headers["ETag"]})
     assert again.status_code == 304
     assert client.get("/api/v1/sweeps/head-count/tables/bestlr").json()["detail"].endswith("'best_lr'?")
+
+
+def test_main_tells_gains_by_the_law_that_was_asked_for(table: AblationTable) -> None:
+    assert "gain" not in named_table(table, "main").columns
+    found = named_table(table, "main", ScalingLaw(0.05, 1.7))
+    assert (found.law, found.size, len(found.rows)) == (ScalingLaw(0.05, 1.7), 18, len(table.rows))
+    for record in found.rows:
+        row = table.row(record["cell"])
+        if row.control is None:
+            assert record["gain"] is None
+            continue
+        control = table.row(row.control).mean
+        assert control is not None
+        assert row.delta is not None
+        assert row.delta.mean is not None
+        assert row.delta.low is not None
+        assert record["gain"] == pytest.approx(((control - 1.7) / (control + row.delta.mean - 1.7)) ** 20)
+        assert record["gain_high"] == pytest.approx(((control - 1.7) / (control + row.delta.low - 1.7)) ** 20)
+    assert "gain in compute for α = 0.05, E = 1.7, assumed" in render_named(found, "md")
+    with pytest.raises(QueryError, match="a scaling law needs an exponent above 0"):
+        named_table(table, "main", ScalingLaw(-1.0, 0.0))
