@@ -13,7 +13,7 @@ serve: $(VENV)/train.installed
 	$(BIN)/headcount serve
 
 test: $(VENV)/dev.installed
-	$(BIN)/pytest -m "not browser and not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not browser and not gpu"
 
 test-browser: $(VENV)/dev.installed
 	$(BIN)/pytest -m browser tests/browser
