@@ -1,7 +1,9 @@
 """What each cell of a sweep cost: arithmetic, speed, memory, and in which environments its jobs trained."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Text, cast, func, select
@@ -23,8 +25,9 @@ class CellCosts:
     """Mean over the cell's jobs."""
     peak_memory_bytes: float | None = None
     """The largest of the cell's jobs."""
-    environments: dict[int, set[int]] = field(default_factory=dict)
-    """Seed to the environments that its job trained in, each distinct one by a number."""
+    environments: dict[int, set[tuple[str, str | None]]] = field(default_factory=dict)
+    """Seed to the environments that its job trained in, each with its implementation of depth routing, which
+    a control without routing has none of."""
 
 
 def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
@@ -51,7 +54,6 @@ def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
             costs[cell].tokens_per_second = mean
         else:
             costs[cell].peak_memory_bytes = most
-    numbers: dict[str, int] = {}
     trained = (
         select(SweepJob.cell_id, Job.seed, cast(Attempt.environment, Text))
         .join(Job, Job.id == Attempt.job_id)
@@ -61,9 +63,15 @@ def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
     )
     for cell, seed, environment in session.execute(trained):
         if environment != "null":
-            number = numbers.setdefault(environment, len(numbers))
-            costs[cell].environments.setdefault(seed, set()).add(number)
+            costs[cell].environments.setdefault(seed, set()).add(_without_routing(environment))
     return costs
+
+
+@lru_cache(maxsize=1024)
+def _without_routing(environment: str) -> tuple[str, str | None]:
+    known = json.loads(environment)
+    routing = known.pop("routing", None)
+    return json.dumps(known, sort_keys=True), routing
 
 
 def _per_token(flops: float, config: Mapping[str, Any]) -> float | None:
@@ -81,7 +89,8 @@ def mixed(treatment: CellCosts | None, control: CellCosts | None, seeds: tuple[i
     """Whether some pair of these seeds trained in more than one environment."""
     if treatment is None or control is None:
         return False
-    return any(
-        len(treatment.environments.get(seed, set()) | control.environments.get(seed, set())) > 1
-        for seed in seeds
-    )
+    for seed in seeds:
+        pair = treatment.environments.get(seed, set()) | control.environments.get(seed, set())
+        if len({environment for environment, _ in pair}) > 1 or len({r for _, r in pair if r}) > 1:
+            return True
+    return False
