@@ -102,6 +102,43 @@ def logs(job: str) -> None:
 @click.argument("sweep")
 def cancel(sweep: str) -> None:
     """Withdraw a sweep's wish for its unsettled jobs; what other sweeps want goes on."""
-    from headcount.orchestrator.showing import cancel_sweep
+    from headcount.orchestrator.changing import cancel_sweep
 
     cancel_sweep(sweep)
+
+
+@click.command()
+@click.argument("sweep")
+def pause(sweep: str) -> None:
+    """Start no more jobs of a sweep; those that run go on."""
+    from headcount.orchestrator.changing import pause_sweep
+
+    pause_sweep(sweep)
+
+
+@click.command()
+@click.argument("sweep")
+def resume(sweep: str) -> None:
+    """Let the jobs of a paused sweep start again."""
+    from headcount.orchestrator.changing import resume_sweep
+
+    resume_sweep(sweep)
+
+
+@click.command()
+@click.argument("sweep")
+def retry(sweep: str) -> None:
+    """Queue the failed jobs of a sweep again."""
+    from headcount.orchestrator.changing import retry_sweep
+
+    retry_sweep(sweep)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("sweep")
+@click.argument("priority", type=click.IntRange(-1000, 1000))
+def priority(sweep: str, priority: int) -> None:
+    """Start the jobs of a sweep before those of a lower priority. A sweep's own is 0, or that of its file."""
+    from headcount.orchestrator.changing import set_priority
+
+    set_priority(sweep, priority)

@@ -62,6 +62,8 @@ def duration(seconds: float) -> str:
 
 
 def to_go_words(to_go: TimeToGo | None, state: SweepState) -> str:
+    if state.paused and not state.running:
+        return f"to go on: headcount resume {state.name}"
     if to_go is None:
         return "time to go not known before the first job has finished" if state.running else "starting"
     least, most = duration(to_go.least), duration(to_go.most)

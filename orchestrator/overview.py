@@ -42,6 +42,8 @@ class SweepState:
     waiting: int
     """Jobs without an outcome that the sweep wants, or that are being cancelled."""
     running: tuple[RunningJob, ...]
+    paused: bool
+    """Whether jobs wait that start only when the sweep is resumed."""
 
     @property
     def jobs(self) -> int:
@@ -49,9 +51,10 @@ class SweepState:
 
     @property
     def words(self) -> str:
-        """Such as `12 finished, 2 running, 6 queued`."""
+        """Such as `12 finished, 2 running, 6 queued (paused)`."""
         order = ("finished", "diverged", "failed", "cancelled", "running", "cancelling", "queued")
-        return ", ".join(f"{self.states[state]} {state}" for state in order if state in self.states)
+        counts = ", ".join(f"{self.states[state]} {state}" for state in order if state in self.states)
+        return f"{counts} (paused)" if self.paused else counts
 
 
 @dataclass(frozen=True)
@@ -105,8 +108,17 @@ def sweep_state(session: Session, sweep: Sweep) -> SweepState:
         .where(SweepJob.sweep_id == sweep.id, Job.state.not_in(SETTLED_STATES))
         .where(SweepJob.wanted | (Job.state == "cancelling"))
     )
+    paused = (
+        select(SweepJob.job_id)
+        .join(Job, Job.id == SweepJob.job_id)
+        .where(SweepJob.sweep_id == sweep.id, SweepJob.wanted, SweepJob.paused, Job.state == "queued")
+    )
     return SweepState(
-        sweep.name, states, session.scalar(waiting) or 0, tuple(_running(session, sweep) if states else ())
+        name=sweep.name,
+        states=states,
+        waiting=session.scalar(waiting) or 0,
+        running=tuple(_running(session, sweep) if states else ()),
+        paused=session.scalar(paused.limit(1)) is not None,
     )
 
 

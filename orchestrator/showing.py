@@ -1,4 +1,4 @@
-"""What `status`, `jobs`, `logs` and `cancel` print."""
+"""What `status`, `jobs` and `logs` print."""
 
 from typing import Literal
 
@@ -12,8 +12,7 @@ from headcount.orchestrator.following import cell_words, running_table, to_go_wo
 from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.overview import attempts_of, find_job, find_sweep, job_lines, sweep_state
 from headcount.orchestrator.settings import load_settings
-from headcount.orchestrator.store import open_store, withdraw
-from headcount.orchestrator.store.journal import user_name
+from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.time_to_go import time_to_go
 
@@ -78,17 +77,6 @@ def show_logs(prefix: str) -> None:
         printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         if printed.strip() and printed.strip() != (attempts[-1].message or "").strip():
             click.echo(f"output of attempt {attempts[-1].number} ({log}):\n{printed.rstrip()}")
-
-
-def cancel_sweep(name: str) -> None:
-    store = open_store(load_settings())
-    with store.write() as session:
-        sweep = find_sweep(session, name)
-        withdrawn = withdraw(session, sweep.id, by=user_name())
-        state = sweep_state(session, sweep)
-    click.echo(f"{name}: {withdrawn} jobs withdrawn; now {state.words}")
-    if state.states.get("cancelling") and current_holder(store) is None:
-        click.echo("No scheduler is at work; the next one stops the jobs that run.")
 
 
 def _console() -> Console:
