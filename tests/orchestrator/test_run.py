@@ -68,16 +68,6 @@ def test_run_again_trains_nothing(undisturbed: Home) -> None:
     assert undisturbed.rows("SELECT count(*) FROM event") == events
 
 
-def test_the_second_job_of_a_slot_starts_within_a_second(undisturbed: Home) -> None:
-    """From dispatch to the first evaluation, which is before the first update."""
-    waits = undisturbed.rows(
-        "SELECT (julianday(min(event.created)) - julianday(attempt.started)) * 86400 FROM attempt "
-        "JOIN event ON event.job_id = attempt.job_id AND event.kind = 'evaluated' "
-        "GROUP BY attempt.id ORDER BY attempt.id"
-    )
-    assert all(wait < 1.0 for (wait,) in waits[2:])
-
-
 def test_what_the_commands_show_of_it(undisturbed: Home) -> None:
     assert "3 finished" in undisturbed.headcount("status").stdout
     jobs = undisturbed.headcount("jobs", "small").stdout
