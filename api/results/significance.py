@@ -1,7 +1,8 @@
 """Is it real? The paired statistics of a sweep: each delta within its family, the pooled error, the U."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -146,8 +147,25 @@ class PairedStatistics:
     shapes: tuple[LineShape, ...]
 
 
+@dataclass(frozen=True)
+class _Read:
+    """A table by its content, in which floats are exact."""
+
+    content: str
+    table: AblationTable = field(compare=False)
+
+
 def paired_statistics(table: AblationTable) -> PairedStatistics:
-    """The tests of a sweep from its table. Without an `analysis` there are no shapes."""
+    """The tests of a sweep from its table. Without an `analysis` there are no shapes.
+
+    Tables read lately are remembered, so that a page that is opened again computes nothing.
+    """
+    return _statistics(_Read(repr(table), table))
+
+
+@lru_cache(maxsize=32)
+def _statistics(read: _Read) -> PairedStatistics:
+    table = read.table
     alpha = float(table.analysis.get("alpha") or ALPHA)
     paired = [row for row in table.treatments if row.control is not None]
     name = f"every cell of {table.sweep} against its control"
