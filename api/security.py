@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -138,7 +139,9 @@ class Guard:
         self.under_way += 1
         try:
             await self.app(scope, receive_limited, send_guarded)
-        except Exception:
+        except Exception as error:
+            if started and _client_left(error):
+                return
             log.exception("request %s: %s %r failed", request_id, scope["method"], scope["path"])
             if started:
                 raise
@@ -156,6 +159,13 @@ class Guard:
             detail = f"more than {self.access.rate:g} requests a second; ask again in {math.ceil(wait)} s"
             return Refusal(429, "too_many_requests", detail, str(math.ceil(wait)))
         return None
+
+
+def _client_left(error: BaseException) -> bool:
+    """Whether a stream ended because nobody reads it, which the framework raises as an error of its pipe."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_client_left(inner) for inner in error.exceptions)
+    return isinstance(error, anyio.BrokenResourceError)
 
 
 def _refusal(headers: Headers, access: Access) -> Refusal | None:

@@ -123,13 +123,18 @@ def service(tmp_path: Path) -> Iterator[tuple[str, Store, subprocess.Popen[str]]
     with store.write() as session:
         build_sweep(session, heads=(1, 4, 8), kv_heads=(1,), curves=False)
     process = subprocess.Popen(
-        [sys.executable, "-c", SERVICE, url, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SERVICE, url, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
+    assert process.stderr is not None
     yield process.stdout.readline().strip(), store, process
     process.kill()
     process.wait()
     process.stdout.close()
+    process.stderr.close()
     store.close()
 
 
@@ -152,3 +157,19 @@ def test_events_arrive_as_they_are_written_and_a_stop_does_not_wait(service: Any
         assert time.monotonic() - begun < GRACE_SECONDS
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", int(url.rstrip("/").rpartition(":")[2]))) != 0
+
+
+def test_a_client_that_leaves_is_no_fault(service: Any) -> None:
+    """Whatever the moment, with events on their way."""
+    url, store, process = service
+    with store.write() as session:
+        for _ in range(2000):
+            session.add(Event(sweep_id=1, kind="settled", detail={"pad": "x" * 200}, created=START))
+    for lines_read in range(1, 40):
+        with httpx2.stream("GET", f"{url}api/v1/events", headers={"Last-Event-ID": "0"}) as answer:
+            lines = answer.iter_lines()
+            assert [next(lines) for _ in range(lines_read)][0] == ": the stream is open"
+    assert httpx2.get(f"{url}healthz").status_code == 200
+    process.terminate()
+    assert process.wait(timeout=20) in (0, -15)
+    assert process.stderr.read() == ""
