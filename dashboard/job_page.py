@@ -46,7 +46,7 @@ def job_page(session: Session, job_id: str) -> JobPage:
         ),
         environment=told[-1] if told else {},
         mixed=any(environment != told[0] for environment in told),
-        csv=f"{ROOT.get()}/api/v1/jobs/{job.id}/evaluations",
+        csv=f"{ROOT.get()}/api/v1/jobs/{job.id}/evaluations.csv",
     )
 
 

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import fastapi
@@ -12,6 +12,7 @@ from pydantic import Field
 from headcount.api import results
 from headcount.api.caching import NOT_MODIFIED, check_cached
 from headcount.api.dependencies import LARGEST, JobId, Query, StoreDep, SweepName, no_query
+from headcount.api.formats import to_csv
 from headcount.api.problems import Problem, responses
 from headcount.api.results import EvaluationPoint, JobCursor, JobSummary, JobView, ProgressPoint
 from headcount.api.security import needs
@@ -84,6 +85,23 @@ def list_evaluations(request: Request, response: Response, store: StoreDep, job:
     with store.read() as session:
         response.headers.update(check_cached(request, job_version(session, job)))
         return EvaluationList(results.evaluations(session, job))
+
+
+@router.get(
+    "/jobs/{job}/evaluations.csv",
+    response_class=Response,
+    responses={
+        200: {"description": "Step and loss.", "content": {"text/csv": {"schema": {"type": "string"}}}}
+    },
+    openapi_extra=needs("read"),
+    dependencies=[Depends(no_query)],
+)
+def get_evaluations_csv(request: Request, store: StoreDep, job: JobId) -> Response:
+    """The validation loss of a job at every evaluated step, as CSV in full precision."""
+    with store.read() as session:
+        headers = check_cached(request, job_version(session, job), "csv")
+        points = results.evaluations(session, job)
+    return Response(to_csv([asdict(point) for point in points]), headers=headers, media_type="text/csv")
 
 
 class ProgressQuery(Query):

@@ -102,6 +102,8 @@ def test_sweeps_cells_and_jobs_lead_to_each_other(filled: Store, client: TestCli
     assert job["attempts"][0]["cause"] == "finished"
     evaluations = client.get(f"/api/v1/jobs/{job['id']}/evaluations").json()["items"]
     assert [e["step"] for e in evaluations] == list(range(0, 401, 10))
+    rows = "".join(f"{e['step']},{e['loss']!r}\n" for e in evaluations)
+    assert client.get(f"/api/v1/jobs/{job['id']}/evaluations.csv").text == f"step,loss\n{rows}"
     assert job["tail_mean"] == pytest.approx(sum(e["loss"] for e in evaluations[-11:]) / 11)
     first = client.get(f"/api/v1/jobs/{job['id']}/progress?limit=30").json()
     rest = client.get(f"/api/v1/jobs/{job['id']}/progress?after_step={first['next_step']}").json()

@@ -49,7 +49,9 @@ def test_another_question_has_another_etag(filled: Store, client: TestClient) ->
 
 def test_sweeps_and_jobs_are_cached_until_they_change(filled: Store, client: TestClient) -> None:
     job = client.get(f"{SWEEP}/jobs").json()["items"][0]["id"]
-    job_paths = [f"/api/v1/jobs/{job}{rest}" for rest in ("", "/evaluations", "/progress")]
+    job_paths = [
+        f"/api/v1/jobs/{job}{rest}" for rest in ("", "/evaluations", "/evaluations.csv", "/progress")
+    ]
     paths = ["/api/v1/sweeps", SWEEP, f"{SWEEP}/jobs?limit=5", f"{SWEEP}/jobs?limit=6", *job_paths]
     etags = {path: client.get(path).headers["etag"] for path in paths}
     assert len(set(etags.values())) == len(paths)

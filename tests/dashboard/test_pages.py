@@ -181,7 +181,7 @@ def test_a_job_shows_its_attempts_environment_and_difference(client: TestClient,
     assert ["model.residual", "mhar", "additive"] in differences
     for name, value in (("device", "cpu"), ("torch", "2.11.0"), ("micro batch", "8")):
         assert f'<dt>{name}</dt><dd class="usertext">{value}</dd>' in html
-    assert f'href="/api/v1/jobs/{job_id}/evaluations"' in html
+    assert f'href="/api/v1/jobs/{job_id}/evaluations.csv"' in html
 
 
 def test_a_failed_job_shows_why(client: TestClient, session: Session) -> None:
