@@ -16,7 +16,13 @@ def serve(home: Path, *options: str) -> "subprocess.Popen[str]":
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_heed_interrupts,
     )
+
+
+def _heed_interrupts() -> None:
+    """A shell starts its background jobs, and all they start, with the signal of Ctrl-C ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_serve_answers_pages_and_api_until_it_is_stopped(tmp_path: Path) -> None:
