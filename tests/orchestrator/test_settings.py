@@ -10,7 +10,12 @@ from headcount.trainer.errors import UserError
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("HEADCOUNT_DATABASE_URL", "HEADCOUNT_ARTIFACTS"):
+    for name in (
+        "HEADCOUNT_CONFIG",
+        "HEADCOUNT_DATABASE_URL",
+        "HEADCOUNT_DATABASE_URL_FILE",
+        "HEADCOUNT_ARTIFACTS",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HEADCOUNT_HOME", str(tmp_path / "home"))
 
@@ -64,4 +69,61 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HEADCOUNT_HOME", str(tmp_path / "file" / "home"))
     with pytest.raises(UserError, match=r"cannot use .*home: not a folder; set HEADCOUNT_HOME to a folder"):
+        load_settings()
+
+
+def test_a_file_gives_what_the_environment_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "headcount.toml"
+    file.write_text(
+        f'home = "/nowhere"\nartifacts = "{tmp_path}/kept"\ndatabase_url = "postgres://host/db"\n'
+    )
+    monkeypatch.setenv("HEADCOUNT_CONFIG", str(file))
+    assert load_settings() == Settings(tmp_path / "home", "postgresql+psycopg://host/db", tmp_path / "kept")
+
+
+def test_a_secret_may_lie_in_a_file_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "url").write_text("postgresql://me:secret@host/db\n")
+    monkeypatch.setenv("HEADCOUNT_DATABASE_URL_FILE", str(tmp_path / "url"))
+    assert load_settings().database_url == "postgresql+psycopg://me:secret@host/db"
+
+
+def test_every_mistake_is_told_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    config = tmp_path / "headcount.toml"
+    config.write_text("artefacts = 'x'\nhome = 3\n")
+    monkeypatch.setenv("HEADCOUNT_CONFIG", str(config))
+    monkeypatch.setenv("HEADCOUNT_HOME", str(tmp_path / "file"))
+    monkeypatch.setenv("HEADCOUNT_ARTIFACTS", "gopher://x")
+    monkeypatch.setenv("HEADCOUNT_DATABASE_URL", "mysql://me:secret@host/db")
+    monkeypatch.setenv("HEADCOUNT_DATABASE_URL_FILE", str(tmp_path / "none"))
+    with pytest.raises(UserError) as caught:
+        load_settings()
+    assert str(caught.value).splitlines() == [
+        f"{config}: unknown setting 'artefacts'; did you mean 'artifacts'?",
+        f"{config}: home should be text in quotes",
+        "HEADCOUNT_DATABASE_URL and HEADCOUNT_DATABASE_URL_FILE are both set; keep one",
+        f"cannot use {tmp_path}/file: not a folder; set HEADCOUNT_HOME to a folder that can be written",
+        "HEADCOUNT_ARTIFACTS=gopher://x: only folders are supported yet; give a path",
+        "HEADCOUNT_DATABASE_URL begins with 'mysql'; expected sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "No such file or directory"), (b"home = ", "Invalid value"), (b"\xff", "codec can't decode")],
+)
+def test_a_file_of_settings_that_cannot_be_read_is_named(
+    content: bytes | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "headcount.toml"
+    if content is not None:
+        file.write_bytes(content)
+    monkeypatch.setenv("HEADCOUNT_CONFIG", str(file))
+    with pytest.raises(UserError, match=f"HEADCOUNT_CONFIG={file}: .*{message}"):
+        load_settings()
+
+
+def test_a_secret_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADCOUNT_DATABASE_URL_FILE", str(tmp_path / "none"))
+    with pytest.raises(UserError, match=f"HEADCOUNT_DATABASE_URL_FILE={tmp_path}/none: No such file"):
         load_settings()
