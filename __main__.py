@@ -19,6 +19,7 @@ COMMANDS = {
     "resume": "headcount.orchestrator.commands",
     "retry": "headcount.orchestrator.commands",
     "priority": "headcount.orchestrator.commands",
+    "delete": "headcount.orchestrator.commands",
     "scheduler": "headcount.orchestrator.commands",
     "export": "headcount.orchestrator.exchange.commands",
     "import": "headcount.orchestrator.exchange.commands",

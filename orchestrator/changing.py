@@ -1,4 +1,4 @@
-"""What `cancel`, `pause`, `resume`, `retry` and `priority` change, and print of it."""
+"""What `cancel`, `pause`, `resume`, `retry`, `priority` and `delete` change, and print of it."""
 
 from collections.abc import Callable
 
@@ -37,6 +37,12 @@ def set_priority(name: str, priority: int) -> None:
         return steering.set_priority(session, sweep, priority, by=by)
 
     _change(name, f"at priority {priority}", change)
+
+
+def delete_sweep(name: str) -> None:
+    with open_store(load_settings()).write() as session:
+        count = steering.delete_sweep(session, find_sweep(session, name).id, by=user_name())
+    click.echo(f"{name}: removed; {count} {'job stays' if count == 1 else 'jobs stay'} in the store")
 
 
 def _change(name: str, done: str, change: Callable[[Session, int, str], int]) -> SweepState:

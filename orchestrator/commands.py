@@ -142,3 +142,13 @@ def priority(sweep: str, priority: int) -> None:
     from headcount.orchestrator.changing import set_priority
 
     set_priority(sweep, priority)
+
+
+@click.command()
+@click.argument("sweep")
+@click.confirmation_option("--yes", prompt="Remove the sweep? Its jobs stay, but what waits is cancelled")
+def delete(sweep: str) -> None:
+    """Remove a sweep. Its jobs stay with their results, and train nothing again when a sweep wants them."""
+    from headcount.orchestrator.changing import delete_sweep
+
+    delete_sweep(sweep)

@@ -1,4 +1,4 @@
-"""Changes of a sweep on its way: cancel, pause, resume, retry, priority."""
+"""Changes of a sweep on its way: cancel, pause, resume, retry, priority, delete."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,7 +52,8 @@ class Change:
         sweep: SweepName,
         if_match: IfMatch = None,
     ) -> None:
-        self.path = request.scope["path"].rpartition("/")[0]
+        path = request.scope["path"]
+        self.path = path if request.method == "DELETE" else path.rpartition("/")[0]
         self.response = response
         self.store = store
         self.by = caller
@@ -62,14 +63,22 @@ class Change:
     def make(self, change: Callable[[Session, int], int]) -> ChangeView:
         """Make it, if the sweep is the caller's and as they saw it (403, 412, 428)."""
         with self.store.write() as session:
-            sweep_id = find_sweep(session, self.sweep).id
-            check_owner(session, self.sweep, self.by)
-            check_matches(self.if_match, etag_of(results.sweep_version(session, self.sweep), self.path))
-            jobs = change(session, sweep_id)
+            jobs = change(session, self._allowed(session))
             session.expire_all()
             version = results.sweep_version(session, self.sweep)
         self.response.headers["ETag"] = etag_of(version, self.path)
         return ChangeView(self.sweep, jobs)
+
+    def delete(self) -> None:
+        """Remove the sweep, under the same conditions."""
+        with self.store.write() as session:
+            steering.delete_sweep(session, self._allowed(session), by=self.by.name)
+
+    def _allowed(self, session: Session) -> int:
+        sweep_id = find_sweep(session, self.sweep).id
+        check_owner(session, self.sweep, self.by)
+        check_matches(self.if_match, etag_of(results.sweep_version(session, self.sweep), self.path))
+        return sweep_id
 
 
 ChangeDep = Annotated[Change, Depends()]
@@ -113,3 +122,9 @@ def set_priority(change: ChangeDep, wish: Priority) -> ChangeView:
     return change.make(
         lambda session, sweep: steering.set_priority(session, sweep, wish.priority, by=change.by.name)
     )
+
+
+@router.delete("", status_code=204, openapi_extra=needs("submit"))
+def delete_sweep(change: ChangeDep) -> None:
+    """Remove the sweep and what it wishes for; jobs stay with their results, and other sweeps keep theirs."""
+    change.delete()

@@ -1,16 +1,16 @@
-"""What is changed about a sweep on its way: paused, resumed, put before others, tried again.
+"""What is changed about a sweep on its way: paused, resumed, put before others, tried again, deleted.
 
 A job that several sweeps want runs as the most willing of them wishes.
 """
 
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.journal import announce_sweep
-from headcount.orchestrator.store.models import Job, SweepJob
-from headcount.orchestrator.store.wishes import chunks, requeue
+from headcount.orchestrator.store.journal import announce_sweep, record
+from headcount.orchestrator.store.models import Job, Sweep, SweepJob
+from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
 
 
 def pause(session: Session, sweep_id: int, *, by: str) -> int:
@@ -46,6 +46,24 @@ def retry(session: Session, sweep_id: int, *, by: str) -> int:
     requeue(session, job_ids)
     if job_ids:
         announce_sweep(session, sweep_id, "requeued", by=by, jobs=len(job_ids))
+    return len(job_ids)
+
+
+def delete_sweep(session: Session, sweep_id: int, *, by: str) -> int:
+    """Remove a sweep with its cells, wishes and events; how many jobs it wished for.
+
+    Its jobs stay with their results, for whoever wishes for them again: what no other sweep wants is only
+    cancelled where it has not ended. The audit keeps that it was there.
+    """
+    sweep = session.get_one(Sweep, sweep_id)
+    job_ids = list(session.scalars(select(SweepJob.job_id).where(SweepJob.sweep_id == sweep_id)))
+    drop_wishes(session, sweep_id, job_ids)
+    # before the sweep's own events go: SQLite gives the id of a deleted last row again
+    record(session, "deleted", by=by, sweep=sweep.name, owner=sweep.owner, jobs=len(job_ids))
+    session.execute(
+        delete(Sweep).where(Sweep.id == sweep_id), execution_options={"synchronize_session": False}
+    )
+    session.expunge(sweep)
     return len(job_ids)
 
 

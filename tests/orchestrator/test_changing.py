@@ -44,3 +44,13 @@ def test_an_unknown_sweep_is_refused_with_the_nearest(home: Home, command: tuple
     done = home.headcount(command[0], "tidy", *command[1:])
     assert done.returncode == 2
     assert done.stderr == "Error: no sweep 'tidy'; did you mean 'tiny'?\n"
+
+
+def test_a_deleted_sweep_is_gone_and_its_jobs_stay(home: Home) -> None:
+    done = home.headcount("delete", "tiny", "--yes")
+    assert (done.stdout, done.returncode) == ("tiny: removed; 6 jobs stay in the store\n", 0)
+    assert home.rows("SELECT count(*) FROM sweep") == [(0,)]
+    assert home.rows("SELECT state, count(*) FROM job GROUP BY state ORDER BY state") == [
+        ("cancelled", 5),
+        ("failed", 1),
+    ]

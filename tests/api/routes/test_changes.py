@@ -56,6 +56,18 @@ def test_every_change_is_made_and_told(filled: Store, client: TestClient) -> Non
     assert all(detail["by"] for _, detail in events)
 
 
+def test_a_sweep_is_deleted_as_it_was_seen_and_its_jobs_stay(filled: Store, client: TestClient) -> None:
+    seen = client.get(SWEEP).headers["etag"]
+    assert client.delete(SWEEP).json()["code"] == "if_match_needed"
+    client.post(f"{SWEEP}/pause", headers=ANY)
+    assert client.delete(SWEEP, headers={"If-Match": seen}).json()["code"] == "changed_meanwhile"
+    answer = client.delete(SWEEP, headers={"If-Match": client.get(SWEEP).headers["etag"]})
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert client.get(SWEEP).status_code == 404
+    assert client.delete(SWEEP, headers=ANY).status_code == 404
+    assert states(filled) == {"cancelled": 1, "cancelling": 1, "failed": 1, "finished": 1}
+
+
 def test_a_change_names_the_state_that_it_changes(filled: Store, client: TestClient) -> None:
     seen = client.get(SWEEP).headers["etag"]
     answer = client.post(f"{SWEEP}/pause")
@@ -93,5 +105,8 @@ def test_only_the_owner_or_an_admin_changes_a_sweep(filled: Store, client: TestC
         "root": 200,
         "eve": 403,
     }
+    for name, status in (("bob", 403), ("eve", 403), ("tester", 204)):
+        headers = ANY | {"Authorization": f"Bearer {texts[name]}"}
+        assert client.delete(SWEEP, headers=headers).status_code == status
     assert found["bob"].json()["code"] == "not_the_owner"
     assert found["eve"].json()["code"] == "scope_insufficient"

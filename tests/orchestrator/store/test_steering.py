@@ -5,8 +5,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store import Store
-from headcount.orchestrator.store.models import Event, Job, Sweep, SweepJob
-from headcount.orchestrator.store.steering import pause, resume, retry, set_priority
+from headcount.orchestrator.store.models import Cell, Evaluation, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.store.steering import delete_sweep, pause, resume, retry, set_priority
 from headcount.orchestrator.store.transitions import next_jobs
 
 WAITING = {(h, 1, 1e-3, 0): "queued" for h in (None, 1, 4, 8)}
@@ -80,3 +80,28 @@ def test_failed_jobs_are_queued_again_and_no_others(store: Store) -> None:
         assert next_jobs(session, 10) == [failed]
         (event,) = session.scalars(select(Event).where(Event.kind == "requeued"))
         assert event.detail == {"by": "ada", "jobs": 1}
+
+
+def test_a_deleted_sweep_leaves_its_jobs_and_those_of_others(store: Store) -> None:
+    with store.write() as session:
+        one = build_sweep(session, "one", heads=(1, 8), kv_heads=(1,), seeds=(0,), states=WAITING)
+        two = build_sweep(session, "two", heads=(1, 8), kv_heads=(2,), seeds=(0,))
+        cell = session.scalars(select(SweepJob.cell_id).where(SweepJob.sweep_id == two)).first()
+        shared = min(jobs_of(session, one))
+        session.add(SweepJob(sweep_id=two, job_id=shared, cell_id=cell, position=9))
+        alone = jobs_of(session, one) - {shared}
+        evaluations = len(session.scalars(select(Evaluation.step)).all())
+        newest = max(session.scalars(select(Event.id)))
+    with store.write() as session:
+        assert delete_sweep(session, one, by="ada") == 3
+    with store.read() as session:
+        assert session.scalars(select(Sweep.name)).all() == ["two"]
+        assert {c.sweep_id for c in session.scalars(select(Cell))} == {two}
+        assert jobs_of(session, one) == set()
+        assert len(session.scalars(select(Evaluation.step)).all()) == evaluations
+        states = {job_id: session.get_one(Job, job_id).state for job_id in (*alone, shared)}
+        assert states == dict.fromkeys(alone, "cancelled") | {shared: "queued"}
+        told = session.scalars(select(Event).where(Event.id > newest)).all()
+        assert [(e.sweep_id, e.kind) for e in told] == [(None, "deleted")]
+        assert told[0].detail == {"by": "ada", "sweep": "one", "owner": "tester", "jobs": 3}
+        assert not session.scalars(select(Event).where(Event.sweep_id == one)).all()
