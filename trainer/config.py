@@ -1,15 +1,15 @@
 """What one training job is: a configuration in which every number is explicit. Imports without torch."""
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, get_args, get_origin
 
-from headcount.trainer.errors import UserError, nearest
-from headcount.trainer.residuals.registry import stream_fields, stream_misfit, stream_names, stream_reads
+from headcount.trainer.errors import FieldError as FieldError
+from headcount.trainer.errors import nearest
+from headcount.trainer.residuals.registry import stream_fields, stream_reads
+from headcount.trainer.rules import check_rules
 from headcount.trainer.scales import SCALES
-from headcount.trainer.tail import FEWEST, tail_size, tail_start
 
 NUMERICS = 1
 """Part of every job id. Raised only when the same configuration would train to other numbers."""
@@ -71,7 +71,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The recipe: AdamW, linear warm-up, cosine to `min_lr_ratio` of the peak, fixed validation windows."""
+    """The recipe: AdamW, a schedule of the learning rate, fixed validation windows."""
 
     steps: int
     batch_tokens: int
@@ -83,12 +83,24 @@ class TrainConfig:
     eval_windows: int = 64
     """All validation windows where the data has fewer."""
     peak_lr: float = 1e-3
+    schedule: Literal["cosine", "linear", "wsd", "constant"] = "cosine"
+    """After the linear warm-up; see `trainer.schedule`."""
     min_lr_ratio: float = 0.1
+    """The last update's learning rate as a share of the peak; the schedule `constant` does not read it."""
+    decay_fraction: float = 0.2
+    """Of all steps: the last part, over which the schedule `wsd` falls."""
     beta1: float = 0.9
     beta2: float = 0.95
     adam_eps: float = 1e-8
     weight_decay: float = 0.1
     clip_norm: float = 1.0
+    """Longest gradient, over all parameters; 0 clips none."""
+    z_loss: float = 0.0
+    """Weight of the mean squared logarithm of the softmax's normaliser (PaLM, arXiv 2204.02311, section 5) in
+    what is minimised; reported losses are without it."""
+    ema_decay: float = 0.0
+    """Of an exponential moving average of the weights, update by update, which is evaluated and kept as the
+    final model in place of the trained weights; 0 keeps no average."""
 
 
 @dataclass(frozen=True)
@@ -114,18 +126,6 @@ _NAMES_ONLY = {"model.scale", "data.source", "data.text"}
 """Equal shapes are equal jobs, and a fingerprint stands for the text."""
 
 
-class FieldError(UserError):
-    """A field of a job that is unknown, of the wrong type, or that breaks a rule."""
-
-    def __init__(self, name: str, problem: str) -> None:
-        super().__init__(name, problem)  # both, so that the error can be sent between processes
-        self.name = name
-        self.problem = problem
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.problem}"
-
-
 def job_from_fields(values: Mapping[str, object], seed: int = 0) -> JobConfig:
     """A job from dotted names to values, such as `{"train.steps": 200}`; every other field by default.
 
@@ -137,7 +137,7 @@ def job_from_fields(values: Mapping[str, object], seed: int = 0) -> JobConfig:
         for section, kind in SECTIONS.items()
     }
     config = JobConfig(**sections, seed=seed)
-    _check_rules(config)
+    check_rules(config, fields_of(config))
     return config
 
 
@@ -173,8 +173,12 @@ def fields_of(config: JobConfig) -> dict[str, Any]:
 
 
 def effective_fields(config: JobConfig) -> dict[str, Any]:
-    """The fields that decide the job's numbers: no mere names, and none that its stream leaves unread."""
+    """The fields that decide the job's numbers: no mere names, none that its stream or schedule ignores."""
     unread = {f"model.{name}" for name in stream_fields() - stream_reads(config.model.residual)}
+    if config.train.schedule != "wsd":
+        unread.add("train.decay_fraction")
+    if config.train.schedule == "constant":
+        unread.add("train.min_lr_ratio")
     return {name: v for name, v in fields_of(config).items() if name not in unread | _NAMES_ONLY}
 
 
@@ -200,87 +204,3 @@ def check_field(name: str, value: object) -> Any:
         expected = {int: "a whole number", float: "a number", str: "a name"}[declared]
         raise FieldError(name, f"got {value!r}; expected {expected}")
     return declared(value)
-
-
-def _check_rules(config: JobConfig) -> None:
-    """The rules that hold between fields. Raises `FieldError` for the first one broken."""
-    model, data, train = config.model, config.data, config.train
-    for name, value in fields_of(config).items():
-        smallest = _SMALLEST.get(name)
-        if smallest is not None and value < smallest:
-            raise FieldError(name, f"got {value}; expected {smallest:g} or more")
-        if isinstance(value, float) and not value < float("inf"):
-            raise FieldError(name, f"got {value}; expected a finite number")
-    _check_divides("model.heads", model.heads, "model.d_model", model.d_model)
-    _check_divides("model.kv_heads", model.kv_heads, "model.heads", model.heads)
-    if model.d_model // model.heads % 2:
-        raise FieldError(
-            "model.heads", f"{model.d_model} / {model.heads} is odd; rotary positions need an even head width"
-        )
-    if model.residual not in stream_names():
-        raise FieldError(
-            "model.residual",
-            f"unknown residual stream {model.residual!r}; {nearest(model.residual, stream_names())}",
-        )
-    if "routing_heads" in stream_reads(model.residual):
-        _check_divides("model.routing_heads", model.routing_heads, "model.d_model", model.d_model)
-    misfit = stream_misfit(model)
-    if misfit is not None:
-        raise FieldError(f"model.{misfit[0]}", misfit[1])
-    _check_divides("data.context", data.context, "train.batch_tokens", train.batch_tokens)
-    if train.warmup_steps >= train.steps:
-        raise FieldError(
-            "train.warmup_steps", f"got {train.warmup_steps}; expected fewer than train.steps ({train.steps})"
-        )
-    if train.min_lr_ratio > 1:
-        raise FieldError("train.min_lr_ratio", f"got {train.min_lr_ratio}; expected at most 1")
-    for name, beta in (("train.beta1", train.beta1), ("train.beta2", train.beta2)):
-        if beta >= 1:
-            raise FieldError(name, f"got {beta}; expected less than 1")
-    if train.clip_norm <= 0:
-        raise FieldError("train.clip_norm", f"got {train.clip_norm}; expected more than 0")
-    _check_tail(train)
-
-
-def _check_tail(train: TrainConfig) -> None:
-    """The tail mean needs evaluations enough, none of them in the warm-up."""
-    start = tail_start(train.steps)
-    if train.warmup_steps > start:
-        raise FieldError(
-            "train.warmup_steps",
-            f"got {train.warmup_steps}, which reaches into the tail; expected at most {start}, "
-            "three quarters of train.steps",
-        )
-    most = train.steps // 8
-    if most == 0:
-        raise FieldError(
-            "train.steps", f"got {train.steps}; expected 8 or more, for a tail of {FEWEST} evaluations"
-        )
-    if tail_size(train.steps, train.eval_every) < FEWEST:
-        raise FieldError(
-            "train.eval_every",
-            f"got {train.eval_every}, which leaves fewer than {FEWEST} evaluations in the last quarter of "
-            f"{train.steps} steps; expected {most} or less",
-        )
-
-
-_SMALLEST: dict[str, float] = {
-    **dict.fromkeys(("model.d_model", "model.layers", "model.heads", "model.kv_heads", "model.d_ff"), 1),
-    **dict.fromkeys(("model.routing_heads", "data.context", "train.steps", "train.batch_tokens"), 1),
-    **dict.fromkeys(("train.eval_every", "train.eval_windows", "model.rope_theta"), 1),
-    **dict.fromkeys(("model.block_size", "model.streams", "model.laurel_rank", "model.laurel_past"), 1),
-    **dict.fromkeys(("train.warmup_steps", "train.min_lr_ratio", "train.weight_decay", "train.peak_lr"), 0),
-    **dict.fromkeys(("model.norm_eps", "model.init_std", "train.beta1", "train.beta2", "train.adam_eps"), 0),
-    "model.vocab_size": 2,
-    "model.loops": 1,
-    "model.logit_scale": 0,
-}
-
-
-def _check_divides(name: str, divisor: int, whole_name: str, whole: int) -> None:
-    if whole % divisor:
-        small = [n for n in range(1, math.isqrt(whole) + 1) if whole % n == 0]
-        near = min((*small, *(whole // n for n in small)), key=lambda n: (abs(n - divisor), n))
-        raise FieldError(
-            name, f"{divisor} does not divide {whole_name} ({whole}); the nearest that does is {near}"
-        )

@@ -21,7 +21,8 @@ from headcount.trainer.events import Evaluation, Event, Progress, Result, Starte
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.model import Transformer
-from headcount.trainer.optimizer import build_optimizer, learning_rate, set_learning_rate
+from headcount.trainer.schedule import learning_rate
+from headcount.trainer.step import Updater
 from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
 
 PROGRESS_SECONDS = 1.0
@@ -59,20 +60,6 @@ def train(
         yield from events
 
 
-def accumulate_gradient(model: Transformer, windows: Tensor, micro_batch: int) -> Tensor:
-    """Add the gradient of the mean token loss to the parameters' own; returns that loss.
-
-    windows: [n, context + 1], taken `micro_batch` at a time; the last part may be smaller.
-    """
-    tokens = windows[:, 1:].numel()
-    loss = torch.zeros((), device=windows.device)
-    for part in torch.split(windows, micro_batch):
-        share = model.token_losses(part).sum() / tokens
-        share.backward()  # type: ignore[no-untyped-call]
-        loss += share.detach()
-    return loss
-
-
 class _Attempt:
     """One try at the job. After `step` updates, every evaluation due by then is done."""
 
@@ -88,7 +75,7 @@ class _Attempt:
         self.micro_batch = execution.micro_batch or self.pass_windows
         self.model = Transformer(config.model, config.data.context, config.seed).to(self.device)
         self.model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
-        self.optimizer = build_optimizer(self.model, config.train)
+        self.updater = Updater(self.model, config.train, self.micro_batch)
         self.watch = DivergenceWatch(config.train)
         self.validation = self._to_device(dataset.validation(config.train.eval_windows, config.data.context))
         self.owner = checkpoint.identity(config, dataset.manifest.fingerprint)
@@ -156,11 +143,8 @@ class _Attempt:
         windows = self._to_device(
             self.dataset.batch(self.config.seed, self.step, batch_windows(self.config), data.context)
         )
-        set_learning_rate(self.optimizer, learning_rate(train, self.step))
-        self.unread.append(accumulate_gradient(self.model, windows, self.micro_batch))
-        self.gradient_norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), train.clip_norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        loss, self.gradient_norm = self.updater.update(windows, learning_rate(train, self.step))
+        self.unread.append(loss)
         self.step += 1
 
     def _is_due(self) -> bool:
@@ -206,8 +190,7 @@ class _Attempt:
             return []
         state = {
             "step": self.step,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            **self.updater.state(),
             "watch": self.watch.state(),
             "evaluations": [(e.step, e.loss, list(e.window_losses)) for e in self.evaluations],
         }
@@ -217,8 +200,7 @@ class _Attempt:
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.step = self.saved_step = state["step"]
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.updater.restore(state)
         self.watch.restore(state["watch"])
         self.evaluations = [
             Evaluation(step, loss, tuple(losses)) for step, loss, losses in state["evaluations"]

@@ -1,6 +1,5 @@
-"""AdamW on every parameter, and the learning rate of each update."""
+"""AdamW on every parameter."""
 
-import math
 from typing import Any
 
 import torch
@@ -28,16 +27,6 @@ def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW
         weight_decay=train.weight_decay,
         fused=True,
     )
-
-
-def learning_rate(train: TrainConfig, step: int) -> float:
-    """Of update `step`, from 0: linear to the peak at the last warm-up update, then half a cosine down to
-    `min_lr_ratio` of it at the last update of all."""
-    if step < train.warmup_steps:
-        return train.peak_lr * (step + 1) / train.warmup_steps
-    progress = (step + 1 - train.warmup_steps) / (train.steps - train.warmup_steps)
-    share = 0.5 * (1 + math.cos(math.pi * progress))
-    return train.peak_lr * (train.min_lr_ratio + (1 - train.min_lr_ratio) * share)
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:

@@ -1,6 +1,21 @@
-"""The ready-made sizes. `100m`, `350m` and `1b` are the published shapes, `124m` the published control."""
+"""The ready-made sizes and their recipes; every field is free to be set otherwise. Imports without torch.
+
+`100m`, `350m` and `1b` are the published shapes with the published recipe, `124m` the published control.
+`8b` is the shape of Llama 3.1 with the published mid-training recipe (its batch is not published): it can be
+planned and converted, not trained here.
+"""
 
 from typing import Any
+
+NOT_TRAINED = ("8b",)
+"""Scales for planning and conversion alone."""
+
+DEVIATIONS = (
+    "float32 master weights, where the published runs keep bfloat16 weights alone",
+    "evaluations on fixed windows, where the published ones are on 50 batches",
+    "the vocabulary of the data set, where the published one has 151,936 tokens",
+)
+"""In what a job of a published scale departs from the published recipe by default."""
 
 
 def _scale(
@@ -39,5 +54,11 @@ SCALES: dict[str, dict[str, Any]] = {
     "124m": _scale(768, 12, 12, 4, 2048, context=1024, batch_windows=64),
     "350m": _scale(1024, 24, 16, 8, 4096, context=1024, batch_windows=32),
     "1b": _scale(1280, 36, 16, 8, 5120, context=1024, batch_windows=32),
+    "8b": {
+        **_scale(4096, 32, 32, 8, 14_336, context=4096, batch_windows=64, steps=9_500, peak_lr=4e-4),
+        "train.min_lr_ratio": 0.01,
+        "model.rope_theta": 500_000.0,
+        "model.norm_eps": 1e-5,
+    },
 }
 """Dotted fields of a job by the name of the scale."""

@@ -12,6 +12,7 @@ from headcount.trainer.config import (
     fields_of,
     job_from_fields,
 )
+from headcount.trainer.flops import parameter_count
 from headcount.trainer.residuals.registry import stream_fields, stream_names
 from headcount.trainer.scales import SCALES
 
@@ -37,6 +38,15 @@ def test_the_published_shape_and_recipe() -> None:
         *(0.9, 0.95, 1e-8, 0.1, 1.0),
     )
     assert (train.peak_lr, train.min_lr_ratio, train.precision) == (1e-3, 0.1, "bf16")
+
+
+def test_the_published_sizes() -> None:
+    def parameters(scale: str) -> int:
+        return parameter_count(job_from_fields({"model.scale": scale, "model.vocab_size": 151_936}))
+
+    assert (parameters("100m"), parameters("350m"), parameters("1b")) == (
+        *(115_554_304, 533_123_072, 1_079_313_280),
+    )
 
 
 def test_steps_move_what_hangs_on_them() -> None:
@@ -65,7 +75,18 @@ def test_effective_fields_are_those_that_change_numbers() -> None:
     assert routed["model.routing_heads"] == 4
     assert routed != effective(model__residual="mhar", model__routing_heads=8)
     left_out = {"model.scale", "data.source", "data.text", *(f"model.{name}" for name in stream_fields())}
-    assert FIELDS.keys() - effective().keys() == left_out
+    assert FIELDS.keys() - effective().keys() == {*left_out, "train.decay_fraction"}
+
+
+def test_what_a_schedule_does_not_read_changes_no_numbers() -> None:
+    def effective(schedule: str, **fields: float) -> dict[str, object]:
+        given = {f"train.{name}": value for name, value in fields.items()}
+        return effective_fields(job_from_fields({"train.schedule": schedule, **given}))
+
+    assert effective("constant") == effective("constant", min_lr_ratio=0, decay_fraction=0.5)
+    assert effective("linear") == effective("linear", decay_fraction=0.5)
+    assert effective("linear") != effective("linear", min_lr_ratio=0)
+    assert effective("wsd") != effective("wsd", decay_fraction=0.5)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +113,15 @@ def test_effective_fields_are_those_that_change_numbers() -> None:
         ({"train.peak_lr": -1e-3}, "train.peak_lr: got -0.001; expected 0 or more"),
         ({"train.peak_lr": float("nan")}, "train.peak_lr: got nan; expected a finite number"),
         ({"train.beta2": 1}, "train.beta2: got 1.0; expected less than 1"),
-        ({"train.clip_norm": 0}, "train.clip_norm: got 0.0; expected more than 0"),
+        ({"train.clip_norm": -1}, "train.clip_norm: got -1.0; expected 0 or more"),
+        ({"train.ema_decay": 1}, "train.ema_decay: got 1.0; expected less than 1"),
+        ({"train.z_loss": -1e-4}, "train.z_loss: got -0.0001; expected 0 or more"),
+        ({"train.schedule": "cosin"}, "train.schedule: got 'cosin'; did you mean 'cosine'?"),
+        ({"train.decay_fraction": 0}, "train.decay_fraction: got 0.0; expected more than 0 and at most 1"),
+        (
+            {"train.schedule": "wsd", "train.decay_fraction": 0.96},
+            "train.decay_fraction: got 0.96, which reaches into the warm-up; expected at most 0.95",
+        ),
         ({"train.min_lr_ratio": 2}, "train.min_lr_ratio: got 2.0; expected at most 1"),
         (
             {"model.residual": "mhar", "model.routing_heads": 12},

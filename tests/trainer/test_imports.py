@@ -17,7 +17,9 @@ TORCH_FREE = [
     "execution",
     "flops",
     "residuals.registry",
+    "rules",
     "scales",
+    "schedule",
     "tail",
 ]
 
