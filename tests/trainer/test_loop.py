@@ -16,8 +16,9 @@ from headcount.trainer.data import Dataset
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import Checkpoint, Evaluation, Event, Progress, Result, Started
 from headcount.trainer.execution import Execution
-from headcount.trainer.loop import accumulate_gradient, train
+from headcount.trainer.loop import train
 from headcount.trainer.model import Transformer
+from headcount.trainer.step import accumulate_gradient
 
 Job = Callable[..., JobConfig]
 
