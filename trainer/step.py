@@ -1,5 +1,6 @@
 """One update of a model: the gradient of the mean token loss, clipped, then AdamW."""
 
+import math
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ class Updater:
         """
         set_learning_rate(self.optimizer, rate)
         loss = accumulate_gradient(self.model, windows, self.micro_batch)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip_norm or math.inf)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return loss, norm
