@@ -21,7 +21,7 @@ from headcount.trainer.events import Evaluation, Event, Progress, Result, Starte
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.model import Transformer
-from headcount.trainer.optimizer import learning_rate
+from headcount.trainer.schedule import learning_rate
 from headcount.trainer.step import Updater
 from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
 
