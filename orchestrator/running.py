@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -21,6 +22,7 @@ from headcount.orchestrator.supervisor import Supervisor
 from headcount.orchestrator.time_to_go import time_to_go
 from headcount.sweeps.plan import Plan, plan
 from headcount.sweeps.spec import SweepSpec, load_spec, parse_spec
+from headcount.trainer.config import DataConfig
 from headcount.trainer.data import prepare
 
 LOOK_SECONDS = 0.5
@@ -51,12 +53,19 @@ def read_spec(file_or_name: str, store: Store) -> SweepSpec:
         return load_spec(Path(file_or_name))
     with store.read() as session:
         sweep = find_sweep(session, file_or_name)
-    return parse_spec(sweep.yaml, sweep.name)
+    return parse_spec(sweep.yaml, sweep.name, Path(sweep.folder) if sweep.folder else None)
 
 
 def make_plan(spec: SweepSpec, settings: Settings) -> Plan:
     """The plan of a sweep, its text prepared under the home."""
-    return plan(spec, lambda data: prepare(data, settings.home))
+    return plan(spec, lambda data: prepare(text_of(data, spec.folder), settings.home))
+
+
+def text_of(data: DataConfig, folder: Path | None) -> DataConfig:
+    """`data` with its relative paths taken from `folder`, where the sweep's file lies."""
+    if folder is None or not data.text:
+        return data
+    return replace(data, text=tuple(str(folder / Path(path).expanduser()) for path in data.text))
 
 
 def _found(planned: Plan, submission: Submission) -> str:

@@ -7,16 +7,14 @@ from typing import Any
 
 from headcount.sweeps.document import Node
 from headcount.sweeps.expression import ExpressionError, parse_expression
+from headcount.sweeps.resources import read_budget, read_resources
+from headcount.sweeps.values import LARGEST, known, positive, whole
 from headcount.trainer.config import FIELDS, SECTIONS, FieldError, check_field
 from headcount.trainer.errors import nearest
 from headcount.trainer.residuals.registry import stream_names
 from headcount.trainer.scales import SCALES
 
-LARGEST = 2**31 - 1
-"""Of any whole number: what a column of the store holds."""
-
 NOT_YET = {
-    "budget": "the sweep runs until every job has ended or it is cancelled",
     "tail": "a job reports the mean over the last quarter of its steps",
     "refine": "give the values of the axis as a list",
 }
@@ -112,7 +110,7 @@ def _seeds(node: Node) -> dict[str, Any]:
         raise node.error("adding seeds by a rule is not supported yet; list them, as in [0, 1, 2]")
     seeds: dict[int, None] = {}
     for item in node.items("a list such as [0, 1, 2]"):
-        seed = _whole(item, 0, LARGEST)
+        seed = whole(item, 0, LARGEST)
         if seed in seeds:
             raise item.error(f"{seed} is listed twice")
         seeds[seed] = None
@@ -151,10 +149,10 @@ def _skip(node: Node) -> dict[str, Any]:
 
 
 def _analysis(node: Node) -> dict[str, Any]:
-    given = _known(node, "axis", "ends", "middle", "flat_margin", "alpha")
+    given = known(node, "axis", "ends", "middle", "flat_margin", "alpha")
     if missing := [key for key in ("axis", "ends", "middle") if key not in given]:
         raise node.error(f"lacks {missing[0]}; expected axis, ends and middle")
-    numbers = {key: _positive(given[key]) for key in ("flat_margin", "alpha") if key in given}
+    numbers = {key: positive(given[key]) for key in ("flat_margin", "alpha") if key in given}
     if numbers.get("alpha", 0) >= 1:
         raise given["alpha"].error(f"got {numbers['alpha']}; expected a number between 0 and 1")
     axis = given["axis"].text("the name of an axis")
@@ -194,45 +192,10 @@ def _listed(values: Collection[Any]) -> str:
     return f"expected one of {', '.join(map(str, values))}" if values else "there are none"
 
 
-def _resources(node: Node) -> dict[str, Any]:
-    fixed = {"gpus_per_job": 1, "gpu_share": "auto", "accelerator": "any"}
-    given = _known(node, "max_parallel", *fixed)
-    for key, only in fixed.items():
-        if key in given:
-            _only(given[key], only)
-    return {"max_parallel": _whole(given["max_parallel"], 1, LARGEST)} if "max_parallel" in given else {}
-
-
 def _only(node: Node, supported: object) -> dict[str, Any]:
     if node.plain() != supported or isinstance(node.value, bool):
         raise node.error(f"{node.plain()!r} is not supported yet; the only value is {supported}")
     return {}
-
-
-def _known(node: Node, *names: str) -> dict[str, Node]:
-    """The fields of a mapping that has no others than `names`, and each with a value."""
-    given = node.mapping(f"fields: {', '.join(names)}")
-    for key, child in given.items():
-        if key not in names:
-            raise child.error(f"unknown field; {nearest(key, names)}")
-        if child.value is None:
-            raise child.error("has no value; leave the line out for the default")
-    return given
-
-
-def _whole(node: Node, low: int, high: int) -> int:
-    expected = f"a whole number from {low} to {high}"
-    value = node.integer(expected)
-    if not low <= value <= high:
-        raise node.unexpected(expected)
-    return value
-
-
-def _positive(node: Node) -> float:
-    value = float(node.number("a number above 0"))
-    if not 0 < value < float("inf"):
-        raise node.unexpected("a number above 0")
-    return value
 
 
 READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
@@ -245,10 +208,11 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "skip": _skip,
     "search": lambda node: _only(node, "grid"),
     "order": lambda node: {"order": node.choice(("by_seed", "axis", "shuffled"))},
-    "priority": lambda node: {"priority": _whole(node, -LARGEST, LARGEST)},
+    "priority": lambda node: {"priority": whole(node, -LARGEST, LARGEST)},
     "on_failure": lambda node: {"on_failure": node.choice(("continue", "stop"))},
     "analysis": _analysis,
-    "resources": _resources,
+    "resources": read_resources,
+    "budget": read_budget,
     "evaluate": lambda node: _only(node, []),
 }
 """Every field of the sweep file, and how it is read."""

@@ -8,10 +8,11 @@ from typing import Any, Literal
 from headcount.sweeps import sections
 from headcount.sweeps.document import Node, SpecError, parse_document, read_text
 from headcount.sweeps.expression import Expression
+from headcount.sweeps.resources import Resources
 from headcount.sweeps.sections import Analysis
 from headcount.trainer.errors import nearest
 
-__all__ = ["Analysis", "SpecError", "SweepSpec", "load_spec", "parse_spec"]
+__all__ = ["Analysis", "Resources", "SpecError", "SweepSpec", "load_spec", "parse_spec"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,11 @@ class SweepSpec:
     priority: int = 0
     on_failure: Literal["continue", "stop"] = "continue"
     analysis: Analysis | None = None
-    max_parallel: int | None = None
-    """Jobs at a time at most; none for as many as there are slots."""
+    resources: Resources = field(default_factory=Resources)
+    gpu_hours: float | None = None
+    """The budget: jobs are dispatched while they fit in it; none for no bound."""
+    folder: Path | None = field(default=None, compare=False)
+    """Of the file: relative paths in `data.text` start there; none for text that was no file."""
 
     def error(self, problem: str, *places: str) -> SpecError:
         """An error at the first of `places` that the file has."""
@@ -50,10 +54,10 @@ class SweepSpec:
 
 def load_spec(path: Path) -> SweepSpec:
     """The sweep in the file `path`. Raises `SpecError` naming file, line and field."""
-    return parse_spec(read_text(path), str(path))
+    return parse_spec(read_text(path), str(path), path.parent.absolute())
 
 
-def parse_spec(text: str, origin: str) -> SweepSpec:
+def parse_spec(text: str, origin: str, folder: Path | None = None) -> SweepSpec:
     """The sweep written in `text`; `origin` names the text in errors. Raises `SpecError`."""
     top = parse_document(text, origin)
     given = top.mapping("fields")
@@ -74,7 +78,7 @@ def parse_spec(text: str, origin: str) -> SweepSpec:
     for key, node in given.items():
         values.update(sections.READERS[key](node))
     _check_across(given, values)
-    return SweepSpec(text=text, origin=origin, lines=dict(_lines(top)), **values)
+    return SweepSpec(text=text, origin=origin, folder=folder, lines=dict(_lines(top)), **values)
 
 
 def _check_across(given: Mapping[str, Node], values: Mapping[str, Any]) -> None:

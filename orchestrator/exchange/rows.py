@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Select, Table, insert, update
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.models import UtcDateTime
+from headcount.orchestrator.store.columns import UtcDateTime
 
 Row = dict[str, Any]
 

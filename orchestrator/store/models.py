@@ -1,11 +1,13 @@
 """The tables. Wishes (`sweep_job`) and facts (`job`, `attempt`, `evaluation`) are apart."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, CheckConstraint, DateTime, ForeignKey, Index, Integer, String, Text
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
-from sqlalchemy.types import TypeDecorator
+from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from headcount.orchestrator.store.columns import Base as Base
+from headcount.orchestrator.store.columns import one_of
 
 JOB_STATES = ("queued", "running", "cancelling", "finished", "diverged", "failed", "cancelled")
 SETTLED_STATES = ("finished", "diverged", "failed", "cancelled")
@@ -27,30 +29,6 @@ JOB_KINDS = ("train", "probe", "evaluate", "convert", "external")
 """`external` was trained elsewhere: its result was imported, and it cannot be trained again."""
 
 
-class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC, on SQLite too, which forgets the zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
-        return value.astimezone(UTC) if value else None
-
-    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
-        return value.replace(tzinfo=UTC) if value and value.tzinfo is None else value
-
-
-def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
-    listed = ", ".join(f"'{v}'" for v in values)
-    return CheckConstraint(f"{column} IN ({listed})", name=f"{column}_known")
-
-
-class Base(DeclarativeBase):
-    """All tables; JSON columns hold plain data."""
-
-    type_annotation_map = {dict[str, Any]: JSON, list[Any]: JSON, datetime: UtcDateTime}  # noqa: RUF012
-
-
 class Sweep(Base):
     """One study: its file, as submitted and as parsed."""
 
@@ -64,14 +42,32 @@ class Sweep(Base):
     """Axis name to its list of values, in the file's order."""
     seeds: Mapped[list[Any]]
     analysis: Mapped[dict[str, Any]]
+    first_analysis: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The analysis as it was first submitted, where it was edited since."""
     on_failure: Mapped[str] = mapped_column(String(16), default="continue")
     """`stop` withdraws every wish that is left when a job of this sweep fails."""
     max_parallel: Mapped[int | None]
     """Jobs that may run at a time; none for as many as there are slots."""
+    gpus_per_job: Mapped[int] = mapped_column(server_default="1")
+    gpu_share: Mapped[float | None]
+    """Part of a card that a job takes; none where recorded peak memory decides."""
+    accelerator: Mapped[str | None] = mapped_column(String(63))
+    """The kind of card to train on; none for any."""
+    gpu_hours: Mapped[float | None]
+    """The budget, in hours of whole slots; none for no bound."""
+    stop_at: Mapped[datetime | None]
+    """Only jobs that would end before are dispatched; none for no bound."""
+    folder: Mapped[str | None] = mapped_column(Text)
+    """Where the file lay: relative paths of `data.text` start there."""
     owner: Mapped[str] = mapped_column(String(200))
     version: Mapped[int] = mapped_column(Integer, default=1)
     """Raised in the transaction of every change that shows in this sweep's results."""
     created: Mapped[datetime]
+
+    @property
+    def is_exploratory(self) -> bool:
+        """Whether the analysis is another than the one that was fixed at submission."""
+        return self.first_analysis is not None and self.first_analysis != self.analysis
 
 
 class Cell(Base):
@@ -94,7 +90,7 @@ class Job(Base):
     """One unit of work with one result, whoever wished for it."""
 
     __tablename__ = "job"
-    __table_args__ = (_one_of("state", JOB_STATES), _one_of("kind", JOB_KINDS))
+    __table_args__ = (one_of("state", JOB_STATES), one_of("kind", JOB_KINDS))
 
     id: Mapped[str] = mapped_column(String(64), primary_key=True)
     """SHA-256 of the canonical configuration, the data's fingerprint and `NUMERICS`, in hexadecimal."""
@@ -141,7 +137,7 @@ class Attempt(Base):
     """One try at a job on one slot. It ends with a cause."""
 
     __tablename__ = "attempt"
-    __table_args__ = (_one_of("cause", CAUSES), Index("attempt_job", "job_id", "number", unique=True))
+    __table_args__ = (one_of("cause", CAUSES), Index("attempt_job", "job_id", "number", unique=True))
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("job.id"))

@@ -1,13 +1,14 @@
 """From a plan to wishes: what a sweep asks for, compared with what the store holds already."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.store.difference import cell_key, plain, sweep_values
 from headcount.orchestrator.store.journal import announce_sweep, now
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
@@ -36,13 +37,14 @@ class Submission:
     removed_cells: int
 
 
-def submit(session: Session, plan: "Plan", owner: str) -> Submission:
+def submit(session: Session, plan: "Plan", owner: str, stop_at: datetime | None = None) -> Submission:
     """Make the store want exactly the jobs of `plan` for the sweep of that name, and train nothing twice.
 
     The same plan again changes nothing, but that failed and cancelled jobs are queued again. An edited
-    plan of the same name adds what is new and withdraws what is gone; its owner stays.
+    plan of the same name adds what is new, paused where the sweep is, and withdraws what is gone; its owner
+    stays. Only jobs that would end before `stop_at` are dispatched.
     """
-    sweep, changed = _sweep_row(session, plan.spec, owner)
+    sweep, changed = _sweep_row(session, plan.spec, owner, stop_at)
     _add_datasets(session, plan)
     cell_ids, added, removed, kept_changed = _cells(session, sweep, plan)
     wishes = {w.job_id: w for w in session.scalars(select(SweepJob).where(SweepJob.sweep_id == sweep.id))}
@@ -76,8 +78,8 @@ def compare(session: Session, plan: "Plan") -> Submission:
     held = {c.id: c for c in sweep_cells(session, sweep.id)} if sweep else {}
     wishes = select(SweepJob.job_id).where(SweepJob.sweep_id == (sweep.id if sweep else 0))
     known = len(states.keys() & set(session.scalars(wishes)))
-    before = {_cell_key(c.is_control, c.settings) for c in held.values()}
-    after = {_cell_key(c.is_control, c.settings) for c in plan.cells}
+    before = {cell_key(c.is_control, c.settings) for c in held.values()}
+    after = {cell_key(c.is_control, c.settings) for c in plan.cells}
     return Submission(
         sweep_id=sweep.id if sweep else 0,
         new=len(plan.jobs) - len(states),
@@ -98,17 +100,11 @@ def _counts(submission: Submission) -> dict[str, int]:
     return {name: count for name, count in asdict(submission).items() if name != "sweep_id" and count}
 
 
-def _sweep_row(session: Session, spec: "SweepSpec", owner: str) -> tuple[Sweep, bool]:
+def _sweep_row(
+    session: Session, spec: "SweepSpec", owner: str, stop_at: datetime | None
+) -> tuple[Sweep, bool]:
     """The sweep of that name as the file now says, and whether anything of it changed."""
-    values = {
-        "description": spec.description,
-        "yaml": spec.text,
-        "axes": _plain(spec.axes),
-        "seeds": list(spec.seeds),
-        "analysis": _plain(asdict(spec.analysis)) if spec.analysis else {},
-        "on_failure": spec.on_failure,
-        "max_parallel": spec.max_parallel,
-    }
+    values = {**sweep_values(spec), "stop_at": stop_at}
     sweep = session.scalar(select(Sweep).where(Sweep.name == spec.name))
     if sweep is None:
         sweep = Sweep(name=spec.name, owner=owner, version=1, created=now(), **values)
@@ -116,6 +112,8 @@ def _sweep_row(session: Session, spec: "SweepSpec", owner: str) -> tuple[Sweep, 
         session.flush()
         return sweep, True
     edited = {name for name, value in values.items() if getattr(sweep, name) != value}
+    if "analysis" in edited and sweep.first_analysis is None:
+        sweep.first_analysis = sweep.analysis
     for name in edited:
         setattr(sweep, name, values[name])
     session.flush()
@@ -138,13 +136,13 @@ def _add_datasets(session: Session, plan: "Plan") -> None:
 
 def _cells(session: Session, sweep: Sweep, plan: "Plan") -> tuple[dict[int, int], int, list[Cell], bool]:
     """Row id by position in the plan, how many are new, the rows no longer planned, if kept ones moved."""
-    held = {_cell_key(c.is_control, c.settings): c for c in sweep_cells(session, sweep.id)}
+    held = {cell_key(c.is_control, c.settings): c for c in sweep_cells(session, sweep.id)}
     rows: dict[int, Cell] = {}
     added, changed = 0, False
     for cell in plan.cells:
-        row = held.pop(_cell_key(cell.is_control, cell.settings), None)
+        row = held.pop(cell_key(cell.is_control, cell.settings), None)
         if row is None:
-            row = Cell(sweep_id=sweep.id, settings=_plain(cell.settings), is_control=cell.is_control)
+            row = Cell(sweep_id=sweep.id, settings=plain(cell.settings), is_control=cell.is_control)
             session.add(row)
             added += 1
         elif row.position != cell.position:
@@ -160,10 +158,6 @@ def _cells(session: Session, sweep: Sweep, plan: "Plan") -> tuple[dict[int, int]
     return {position: row.id for position, row in rows.items()}, added, list(held.values()), changed
 
 
-def _cell_key(is_control: bool, settings: Mapping[str, Any]) -> str:
-    return json.dumps([is_control, _plain(settings)], sort_keys=True)
-
-
 def _states(session: Session, job_ids: list[str]) -> dict[str, str]:
     """The state of those jobs that the store has."""
     states: dict[str, str] = {}
@@ -177,7 +171,7 @@ def _add_jobs(session: Session, jobs: "Iterable[PlannedJob]") -> None:
         {
             "id": job.id,
             "kind": "train",
-            "config": {**_plain(fields_of(job.config)), "seed": job.config.seed},
+            "config": {**plain(fields_of(job.config)), "seed": job.config.seed},
             "seed": job.config.seed,
             "fingerprint": job.fingerprint,
             "numerics": NUMERICS,
@@ -198,6 +192,7 @@ def _wish(
 ) -> bool:
     """Want every job of the plan; whether that changed a wish that was there."""
     changed, rows = False, []
+    is_paused = any(wish.paused for wish in held.values())
     for job in plan.jobs:
         values = {
             "cell_id": cell_ids[job.cell],
@@ -208,7 +203,7 @@ def _wish(
         }
         wish = held.get(job.id)
         if wish is None:
-            rows.append({"sweep_id": sweep.id, "job_id": job.id, "paused": False, **values})
+            rows.append({"sweep_id": sweep.id, "job_id": job.id, "paused": is_paused, **values})
             continue
         for name, value in values.items():
             if getattr(wish, name) != value:
@@ -225,8 +220,3 @@ def _drop_cells(session: Session, cells: list[Cell]) -> None:
         session.execute(
             delete(Cell).where(Cell.id.in_(chunk)), execution_options={"synchronize_session": False}
         )
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """With lists for tuples, as JSON gives them back."""
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headcount.sweeps.expression import parse_expression
-from headcount.sweeps.spec import Analysis, SpecError, SweepSpec, load_spec, parse_spec
+from headcount.sweeps.spec import Analysis, Resources, SpecError, SweepSpec, load_spec, parse_spec
 
 FULL = """\
 name: head-count
@@ -25,7 +25,8 @@ order: shuffled
 priority: -2
 on_failure: stop
 analysis: {axis: model.routing_heads, ends: [1, 4], middle: [2], flat_margin: 0.005, alpha: 0.01}
-resources: {gpus_per_job: 1, gpu_share: auto, max_parallel: 16, accelerator: any}
+resources: {gpus_per_job: 1, gpu_share: 0.25, max_parallel: 16, accelerator: H200}
+budget: {gpu_hours: 200}
 evaluate: []
 """
 
@@ -52,7 +53,8 @@ def test_every_field_is_read(tmp_path: Path) -> None:
         priority=-2,
         on_failure="stop",
         analysis=Analysis("model.routing_heads", (1, 4), (2,), flat_margin=0.005, alpha=0.01),
-        max_parallel=16,
+        resources=Resources(max_parallel=16, gpu_share=0.25, accelerator="H200"),
+        gpu_hours=200.0,
         text=FULL,
         origin=str(path),
         lines={},
@@ -72,11 +74,17 @@ def test_all_but_the_name_has_a_default() -> None:
         priority=0,
         on_failure="continue",
         analysis=None,
-        max_parallel=None,
+        resources=Resources(max_parallel=None, gpus_per_job=1, gpu_share=None, accelerator=None),
+        gpu_hours=None,
         text="name: a",
         origin="a.yaml",
         lines={},
     )
+
+
+def test_auto_and_any_are_the_defaults() -> None:
+    spec = parse_spec("name: a\nresources: {gpu_share: auto, accelerator: any}", "a.yaml")
+    assert spec.resources == Resources()
 
 
 def test_a_whole_number_on_a_real_axis_is_the_real_number() -> None:
@@ -229,8 +237,35 @@ BAD = [
     # resources
     ("resources: {max_parallel: 0}", "2: resources.max_parallel: got 0; expected a whole number from 1 to"),
     ("resources: {max_paralel: 2}", "2: resources.max_paralel: unknown field; did you mean 'max_parallel'?"),
+    (
+        "resources: {gpu_share: 1.5}",
+        "2: resources.gpu_share: got 1.5; expected auto, or a number above 0 and",
+    ),
+    (
+        "resources: {gpu_share: half}",
+        "2: resources.gpu_share: got 'half'; expected auto, or a number above 0",
+    ),
+    (
+        "resources: {gpus_per_job: 0}",
+        "2: resources.gpus_per_job: got 0; expected a whole number from 1 to 64",
+    ),
+    (
+        "resources: {gpus_per_job: 2, gpu_share: 0.5}",
+        "2: resources.gpu_share: a job of 2 GPUs takes them whole; leave the share out",
+    ),
+    (
+        "resources: {accelerator: 200}",
+        "2: resources.accelerator: got 200; expected any, or a kind of card as",
+    ),
+    (
+        "resources: {accelerator: 'a b'}",
+        "2: resources.accelerator: got 'a b'; expected any, or a kind of card",
+    ),
+    ("budget: 200", "2: budget: got 200; expected fields: gpu_hours"),
+    ("budget: {}", "2: budget: empty; expected gpu_hours, as in {gpu_hours: 200}"),
+    ("budget: {gpu_hours: 0}", "2: budget.gpu_hours: got 0; expected a number above 0"),
+    ("budget: {hours: 3}", "2: budget.hours: unknown field; did you mean 'gpu_hours'?"),
     # not yet
-    ("budget: {gpu_hours: 200}", "2: budget: not supported yet; the sweep runs until every job has ended"),
     ("tail: 5", "2: tail: not supported yet; a job reports the mean over the last quarter of its steps"),
     ("refine: train.peak_lr", "2: refine: not supported yet; give the values of the axis as a list"),
     (
@@ -238,18 +273,6 @@ BAD = [
         "2: search: {'method': 'tpe', 'trials': 40} is not supported yet; the only value is grid",
     ),
     ("evaluate: [probe]", "2: evaluate: ['probe'] is not supported yet; the only value is []"),
-    (
-        "resources:\n  gpu_share: 0.5",
-        "3: resources.gpu_share: 0.5 is not supported yet; the only value is auto",
-    ),
-    (
-        "resources: {gpus_per_job: 2}",
-        "2: resources.gpus_per_job: 2 is not supported yet; the only value is 1",
-    ),
-    (
-        "resources: {accelerator: H200}",
-        "2: resources.accelerator: 'H200' is not supported yet; the only value is any",
-    ),
 ]
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from headcount.orchestrator.store.engine import Store
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest revision in `versions`."""
 
 

@@ -1,12 +1,15 @@
 """What a submission finds and changes: nothing is trained twice, and an edit changes only what it says."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from plans import SWEEP, end, finish, make_plan, start_next, submit_text
 from sqlalchemy import func, select
 
-from headcount.orchestrator.store import Store, Submission, withdraw
+from headcount.orchestrator.store import Store, Submission, submit, withdraw
+from headcount.orchestrator.store.difference import Difference, difference
 from headcount.orchestrator.store.models import Cell, Dataset, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.store.steering import pause
 from headcount.orchestrator.store.submission import compare
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.flops import job_flops, parameter_count
@@ -127,6 +130,69 @@ def test_compare_tells_what_submit_would_do_and_changes_nothing(store: Store) ->
         compared = compare(session, make_plan(edited))
     assert _everything(store) == before
     assert compared == submit_text(store, edited)
+
+
+ANALYSIS = "analysis: {axis: model.routing_heads, ends: [1, 4], middle: [2]}\n"
+
+
+def test_what_an_edited_file_changes_is_told_by_cell_seed_and_field(store: Store) -> None:
+    with store.read() as session:
+        assert difference(session, make_plan()) is None
+    submit_text(store)
+    edited = SWEEP.replace("[1, 2]", "[2, 4]").replace("[0, 1]", "[1, 5]") + "budget: {gpu_hours: 2}\n"
+    with store.read() as session:
+        assert not difference(session, make_plan())
+        assert difference(session, make_plan(edited)) == Difference(
+            added=({"model.routing_heads": 4},),
+            removed=({"model.routing_heads": 1},),
+            kept=2,
+            seeds_added=(5,),
+            seeds_removed=(0,),
+            edited=("gpu_hours",),
+            exploratory=False,
+        )
+
+
+def test_an_analysis_that_was_edited_after_submission_is_exploratory_until_it_is_put_back(
+    store: Store,
+) -> None:
+    wide = SWEEP.replace("[1, 2]", "[1, 2, 4, 8]")
+    for text, exploratory in (
+        (wide + ANALYSIS, False),
+        (wide + ANALYSIS.replace("[1, 4]", "[1, 8]"), True),
+        (wide, True),
+        (wide + ANALYSIS, False),
+    ):
+        with store.read() as session:
+            found = difference(session, make_plan(text))
+            assert found is None or found.exploratory == exploratory
+        submit_text(store, text)
+        with store.read() as session:
+            assert session.get_one(Sweep, 1).is_exploratory == exploratory
+
+
+def test_jobs_that_are_added_to_a_paused_sweep_are_paused(store: Store) -> None:
+    submission = submit_text(store)
+    with store.write() as session:
+        pause(session, submission.sweep_id, by="tester")
+    submit_text(store, SWEEP.replace("[1, 2]", "[1, 2, 4]"))
+    with store.read() as session:
+        assert session.scalars(select(SweepJob.paused)).all() == [True] * 8
+
+
+def test_a_sweep_s_limits_are_stored_and_a_submission_without_an_end_lifts_it(store: Store) -> None:
+    text = SWEEP + "budget: {gpu_hours: 2.5}\nresources: {gpu_share: 0.25, accelerator: H200}\n"
+    end_of_time = datetime(2031, 5, 6, tzinfo=UTC)
+    with store.write() as session:
+        submit(session, make_plan(text), "tester", end_of_time)
+    with store.read() as session:
+        sweep = session.get_one(Sweep, 1)
+        assert (sweep.gpu_hours, sweep.gpu_share, sweep.accelerator, sweep.gpus_per_job, sweep.stop_at) == (
+            (2.5, 0.25, "H200", 1, end_of_time)
+        )
+    submit_text(store, text)
+    with store.read() as session:
+        assert session.get_one(Sweep, 1).stop_at is None
 
 
 def test_a_large_sweep_is_stored_in_one_go(store: Store) -> None:

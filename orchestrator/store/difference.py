@@ -1,0 +1,83 @@
+"""What an edited sweep file changes of the sweep that the store has under its name."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.models import Cell, Sweep
+
+if TYPE_CHECKING:
+    from headcount.sweeps.plan import Plan
+    from headcount.sweeps.spec import SweepSpec
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Cells by their settings, treatments first; a control has the fields that make it one."""
+
+    added: tuple[Mapping[str, Any], ...]
+    removed: tuple[Mapping[str, Any], ...]
+    kept: int
+    seeds_added: tuple[int, ...]
+    seeds_removed: tuple[int, ...]
+    edited: tuple[str, ...]
+    """Other fields of the file that say something else now."""
+    exploratory: bool
+    """Whether the analysis is not, or not any more, the one that was first submitted."""
+
+    def __bool__(self) -> bool:
+        cells = self.added or self.removed or self.seeds_added or self.seeds_removed
+        return bool(cells or self.edited)
+
+
+def difference(session: Session, plan: "Plan") -> Difference | None:
+    """What submitting `plan` would change; None where there is no sweep of that name."""
+    sweep = session.scalar(select(Sweep).where(Sweep.name == plan.spec.name))
+    if sweep is None:
+        return None
+    rows = session.scalars(select(Cell).where(Cell.sweep_id == sweep.id).order_by(Cell.position))
+    before = {cell_key(row.is_control, row.settings): row.settings for row in rows}
+    after = {cell_key(cell.is_control, cell.settings): cell.settings for cell in plan.cells}
+    values = sweep_values(plan.spec)
+    told_apart = {"axes", "seeds", "yaml", "folder"}
+    return Difference(
+        added=tuple(settings for key, settings in after.items() if key not in before),
+        removed=tuple(settings for key, settings in before.items() if key not in after),
+        kept=len(after.keys() & before.keys()),
+        seeds_added=tuple(seed for seed in plan.spec.seeds if seed not in sweep.seeds),
+        seeds_removed=tuple(seed for seed in sweep.seeds if seed not in plan.spec.seeds),
+        edited=tuple(
+            name for name, value in values.items() if name not in told_apart and getattr(sweep, name) != value
+        ),
+        exploratory=values["analysis"]
+        != (sweep.analysis if sweep.first_analysis is None else sweep.first_analysis),
+    )
+
+
+def sweep_values(spec: "SweepSpec") -> dict[str, Any]:
+    """The columns of `sweep` that its file decides."""
+    return {
+        "description": spec.description,
+        "yaml": spec.text,
+        "folder": str(spec.folder) if spec.folder else None,
+        "axes": plain(spec.axes),
+        "seeds": list(spec.seeds),
+        "analysis": plain(asdict(spec.analysis)) if spec.analysis else {},
+        "on_failure": spec.on_failure,
+        **asdict(spec.resources),
+        "gpu_hours": spec.gpu_hours,
+    }
+
+
+def cell_key(is_control: bool, settings: Mapping[str, Any]) -> str:
+    """Equal for a cell of a plan and the row that the store has of it."""
+    return json.dumps([is_control, plain(settings)], sort_keys=True)
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With lists for tuples, as JSON gives them back."""
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
