@@ -61,6 +61,8 @@ class SweepView(SweepSummary):
     seeds: tuple[int, ...]
     analysis: dict[str, Any]
     """Fixed at submission: the axis, its ends and middle, alpha."""
+    exploratory: bool
+    """Whether the analysis was edited after the sweep was submitted."""
     cells: int
     controls: int
     data: tuple[DataView, ...]
@@ -98,6 +100,7 @@ def sweep_view(session: Session, name: str) -> SweepView:
         axes={axis: tuple(values) for axis, values in sweep.axes.items()},
         seeds=tuple(sweep.seeds),
         analysis=dict(sweep.analysis),
+        exploratory=sweep.is_exploratory,
         cells=cells,
         controls=controls,
         data=tuple(DataView(fingerprint, name) for fingerprint, name in data),
