@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch._dynamo  # else the first call of an operator does, in seconds, and leaks that call's tensors
 import triton
 from torch import Tensor
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from headcount.kernels.choice import Choice, check_name, choose
@@ -14,6 +15,9 @@ from headcount.kernels.routing import fold
 
 if TYPE_CHECKING:
     from headcount.kernels.two_phase import TwoPhase
+
+
+RECOMPUTED = " (activation checkpointing must wrap the sublayer alone, not its read or write)"
 
 
 class DepthHistory:
@@ -92,11 +96,7 @@ class DepthHistory:
 
         Raises ValueError when it differs from the first in shape, dtype or device, RuntimeError out of turn.
         """
-        if self.num_written != self.num_read or self.num_written == self.num_sites:
-            raise RuntimeError(
-                f"write out of turn: {self.num_written} sources and {self.num_read} reads of "
-                f"{self.num_sites} sites so far; write the embedding, then read and write in turn"
-            )
+        self._check_turn()
         if self.choice is None:
             self._begin(source)
         elif (source.shape, source.dtype, source.device) != self.kind:
@@ -117,6 +117,29 @@ class DepthHistory:
             self.summed += 1
         self.num_written += 1
 
+    def write_product(self, x: Tensor, weight: Tensor) -> None:
+        """Append x weightᵀ, a sublayer's last product: `write(F.linear(x, weight))`, but two_phase computes
+        it in its place in the history, which saves a copy.
+
+        x: [..., k]; weight: [d, k]; both of the sources' dtype. Raises as `write` does.
+        """
+        if self.whole_model is None:
+            self.write(F.linear(x, weight))
+            return
+        self._check_turn()
+        shape, dtype, device = self.kind
+        for name, tensor, expected in (
+            ("x", x, (*shape[:-1], *weight.shape[1:])),
+            ("weight", weight, (self.width, *x.shape[-1:])),
+        ):
+            if (tensor.shape, tensor.dtype, tensor.device) != (expected, dtype, device):
+                raise ValueError(
+                    f"{name} is {tensor.dtype} {list(tensor.shape)} on {tensor.device}, expected {dtype} "
+                    f"{list(expected)} on {device}"
+                )
+        self.whole_model.write_product(x, weight)
+        self.num_written += 1
+
     def read(self) -> Tensor:
         """What the next site reads: [..., d], in the sources' dtype. Do not change it in place.
 
@@ -125,7 +148,7 @@ class DepthHistory:
         if self.num_read + 1 != self.num_written:
             raise RuntimeError(
                 f"read out of turn: {self.num_written} sources and {self.num_read} reads so far; each read "
-                "follows the write of one more source"
+                f"follows the write of one more source{RECOMPUTED}"
             )
         site = self.num_read
         self.num_read += 1
@@ -147,6 +170,13 @@ class DepthHistory:
                 f"finish after {self.num_written} sources, but the model has {self.num_sites} sites"
             )
         return self.read()
+
+    def _check_turn(self) -> None:
+        if self.num_written != self.num_read or self.num_written == self.num_sites:
+            raise RuntimeError(
+                f"write out of turn: {self.num_written} sources and {self.num_read} reads of "
+                f"{self.num_sites} sites so far; write the embedding, then read and write in turn{RECOMPUTED}"
+            )
 
     def _begin(self, source: Tensor) -> None:
         width = self.width

@@ -25,12 +25,14 @@ def write_kernel(
     eps,
     D: tl.constexpr,
     BD: tl.constexpr,
+    COPY: tl.constexpr,  # else X is the source's place in V
 ):
     """Copy a new source into the history and store its inverse rms."""
     i_t = tl.program_id(0).to(tl.int64)
     o = tl.arange(0, BD)
     x = tl.load(X + i_t * D + o, mask=o < D, other=0.0)
-    tl.store(V + (i_source * T + i_t) * D + o, x, mask=o < D)
+    if COPY:
+        tl.store(V + (i_source * T + i_t) * D + o, x, mask=o < D)
     x = x.to(tl.float32)
     tl.store(R + i_t * RS + i_source, tl.rsqrt(tl.sum(x * x, 0) / D + eps))
 
@@ -60,15 +62,18 @@ def merge_kernel(
     i_slot,  # the site's place in its block
     i_first,  # the block's first source that the partial results leave out
     RS,
+    eps,
     D: tl.constexpr,
     H: tl.constexpr,
     DH: tl.constexpr,
     DA: tl.constexpr,
     DB: tl.constexpr,
     HAS_PARTIAL: tl.constexpr,
+    HAS_NORM: tl.constexpr,  # the newest source's inverse rms is in R; else it is computed and stored here
     STAGES: tl.constexpr,
 ):
-    """Forward of one site: merge sources i_first..i_site into its partial result over the older ones."""
+    """Forward of one site: merge sources i_first..i_site into its partial result over the older ones, the
+    newest first."""
     i_t = tl.program_id(0).to(tl.int64)
     o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
     w_a, w_b = load_row(W + i_site * D, o_a, o_b, m_a, m_b, DB)
@@ -82,7 +87,15 @@ def merge_kernel(
         acc_b = tl.zeros(o_b.shape, tl.float32)
         m = tl.full(o_h.shape, float("-inf"), tl.float32)
         s = tl.zeros(o_h.shape, tl.float32)
-    for i in tl.range(i_first, i_site + 1, num_stages=STAGES):
+    v_a, v_b = load_row(V + (i_site * T + i_t) * D, o_a, o_b, m_a, m_b, DB)
+    if HAS_NORM:
+        r = tl.load(R + i_t * RS + i_site)
+    else:
+        r = tl.rsqrt(tl.sum(dot_by_head(v_a, v_b, v_a, v_b, DB), 0) / D + eps)
+        tl.store(R + i_t * RS + i_site, r)
+    z = dot_by_head(v_a, v_b, w_a, w_b, DB) * (r * LOG2E)
+    m, s, acc_a, acc_b = softmax_step(v_a, v_b, z, m, s, acc_a, acc_b)
+    for i in tl.range(i_first, i_site, num_stages=STAGES):
         v_a, v_b = load_row(V + (i * T + i_t) * D, o_a, o_b, m_a, m_b, DB)
         r = tl.load(R + i_t * RS + i) * LOG2E
         z = dot_by_head(v_a, v_b, w_a, w_b, DB) * r

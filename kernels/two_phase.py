@@ -64,6 +64,10 @@ class TwoPhase:
         """Append one source [..., d] to the history."""
         self.token = _Write.apply(source, self.token, self.gradients)  # type: ignore[no-untyped-call]
 
+    def write_product(self, x: Tensor, weight: Tensor) -> None:
+        """Append x weightᵀ [..., d], of the sources' dtype, computed in its place in the history."""
+        self.token = _WriteProduct.apply(x, weight, self.token, self.gradients)  # type: ignore[no-untyped-call]
+
     def read(self) -> Tensor:
         """What the next site reads: [..., d]."""
         out, self.token = _Read.apply(self.token, self.gradients)  # type: ignore[no-untyped-call]
@@ -91,26 +95,37 @@ class Forward:
         self.row_stride = triton.cdiv(num_sites, 16) * 16
         self.inverse_rms = folded.new_empty(self.tokens, self.row_stride)
         self.num_written = self.num_read = 0
+        self.norm_is_due = False  # the newest source came without its inverse rms
         self.kept: dict[Block, tuple[Tensor, Tensor]] = {}
         self.no_gradient = folded.new_zeros(1)
 
     def store(self, source: Tensor) -> None:
         """Copy a source into the buffer."""
+        self.run_write(source.contiguous(), self.num_written, copy=True)
+        self.num_written += 1
+
+    def store_product(self, x: Tensor, weight: Tensor) -> None:
+        """Compute a source, x weightᵀ, in the buffer."""
+        torch.mm(x.reshape(self.tokens, -1), weight.t(), out=self.sources[self.num_written])
+        self.num_written += 1
+        self.norm_is_due = True
+
+    def run_write(self, source: Tensor, index: int, *, copy: bool) -> None:
         width = self.tiles.D
         with on_device(source):
             write_kernel[(self.tokens,)](
-                source.contiguous(),
+                source,
                 self.sources,
                 self.inverse_rms,
                 self.tokens,
-                self.num_written,
+                index,
                 self.row_stride,
                 self.eps,
                 D=width,
                 BD=triton.next_power_of_2(width),
+                COPY=copy,
                 num_warps=1 if width <= 1024 else 4,
             )
-        self.num_written += 1
 
     def mix(self, keep: bool) -> Tensor:
         """Run the next site's forward, [..., d]; `keep` what its block's backward needs."""
@@ -124,9 +139,12 @@ class Forward:
             self.kept[block] = self.current
         with on_device(out):
             if site == block.first_site and block.num_old:
+                if self.norm_is_due:
+                    self.run_write(self.sources[site], site, copy=False)
                 self.run_partial(block, out, lse)
             else:
                 self.run_merge(site, block, out, lse)
+        self.norm_is_due = False
         self.num_read += 1
         return out[site - block.first_site].view(self.shape)
 
@@ -167,8 +185,10 @@ class Forward:
             site - block.first_site,
             block.num_old,
             self.row_stride,
+            self.eps,
             **self.tiles._asdict(),
             HAS_PARTIAL=block.num_old > 0,
+            HAS_NORM=not self.norm_is_due,
             STAGES=self.launch.merge_stages,
             num_warps=self.launch.merge_warps,
         )
@@ -209,6 +229,24 @@ class _Write(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, token: Tensor) -> tuple[Tensor, Tensor, None]:
         return ctx.gradients.of_source(ctx.source), ctx.gradients.forward.no_gradient, None
+
+
+class _WriteProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, token: Tensor, gradients: Gradients) -> Tensor:
+        ctx.gradients, ctx.source = gradients, gradients.forward.num_written
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weight)
+        gradients.forward.store_product(x, weight)
+        return token.view_as(token)
+
+    @staticmethod
+    def backward(ctx: Any, token: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, None]:
+        x, weight = ctx.saved_tensors
+        grad = ctx.gradients.of_source(ctx.source).view(-1, len(weight))
+        of_x = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
+        of_weight = grad.t() @ x.reshape(len(grad), -1) if ctx.needs_input_grad[1] else None
+        return of_x, of_weight, ctx.gradients.forward.no_gradient, None
 
 
 class _Read(torch.autograd.Function):

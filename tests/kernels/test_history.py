@@ -27,14 +27,16 @@ class Sublayer(nn.Module):
 class Model(nn.Module):
     """The smallest model with depth routing: tokens to a loss."""
 
-    def __init__(self, implementation: str, block_size: int | None = None) -> None:
+    def __init__(
+        self, implementation: str, block_size: int | None = None, *, products: bool = False
+    ) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.embedding = nn.Embedding(11, WIDTH)
         self.sublayers = nn.ModuleList(Sublayer() for _ in range(NUM_SITES - 1))
         self.queries = nn.Parameter(torch.randn(NUM_SITES, WIDTH))
         self.key_weights = nn.Parameter(torch.ones(NUM_SITES, WIDTH))
-        self.implementation, self.block_size = implementation, block_size
+        self.implementation, self.block_size, self.products = implementation, block_size, products
         self.to(DEVICE)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -47,7 +49,11 @@ class Model(nn.Module):
         )
         history.write(self.embedding(tokens))
         for sublayer in self.sublayers:
-            history.write(sublayer(history.read()))
+            output = sublayer(history.read())
+            if self.products:
+                history.write_product(output, sublayer.mix.weight)
+            else:
+                history.write(output)
         return history.finish().square().mean()
 
     def gradients(self) -> dict[str, Tensor]:
@@ -72,6 +78,23 @@ def test_a_model_trains_the_same_through_every_implementation(implementation):
     assert_close(trained_once(Model(implementation)), trained_once(Model("reference")))
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("num_sites", [NUM_SITES, 10])  # one block, and two
+def test_a_product_written_in_place_is_the_product_written(monkeypatch, num_sites):
+    monkeypatch.setattr(f"{__name__}.NUM_SITES", num_sites)
+    in_place = trained_once(Model("two_phase", products=True))
+    assert_close(in_place, trained_once(Model("reference", products=True)))
+
+
+def test_a_product_wants_only_the_gradients_asked_for():
+    model, reference = Model("two_phase", products=True), Model("reference", products=True)
+    for each in (model, reference):
+        for sublayer in each.sublayers:
+            sublayer.mix.requires_grad_(False)
+        each.sublayers[0].norm.requires_grad_(False)
+    assert_close(trained_once(model), trained_once(reference))
+
+
 def test_gradients_accumulate_over_micro_batches():
     other = torch.tensor([[1, 5, 9]], device=DEVICE)
     assert_close(
@@ -90,18 +113,20 @@ def test_models_in_one_process_do_not_meet():
 
 
 @pytest.mark.parametrize("backward", [False, True])
-def test_nothing_waits_for_the_garbage_collector(backward):
-    """A cycle would keep a step's buffers, and in a CUDA graph's warm-up its autograd nodes, alive."""
-    history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
-    history.write(SOURCES[0])
-    loss = history.finish().sum()
-    if backward:
-        loss.backward()
-    forward = weakref.ref(history.whole_model.forward)
+@pytest.mark.parametrize("implementation", ["fused", "two_phase"])
+def test_nothing_waits_for_the_garbage_collector(backward, implementation):
+    """A cycle would keep a step's tensors, and in a CUDA graph's warm-up its autograd nodes, alive."""
     gc.disable()
     try:
-        del history, loss
-        assert forward() is None
+        history = DepthHistory(*routing_parameters(1), HEADS, implementation=implementation)
+        source = SOURCES[0].clone().requires_grad_()
+        history.write(source)
+        loss = history.finish().sum()
+        if backward:
+            loss.backward()
+        kept = weakref.ref(source if implementation == "fused" else history.whole_model.forward)
+        del history, source, loss
+        assert kept() is None
     finally:
         gc.enable()
 
@@ -252,6 +277,18 @@ def test_a_partial_backward_is_refused():
         reads[0].sum().backward()
 
 
+def test_checkpointing_a_read_is_refused_with_what_to_do():
+    model = Model("two_phase")
+    history = DepthHistory(model.queries, model.key_weights, HEADS, implementation="two_phase")
+    history.write(model.embedding(TOKENS))
+    output = torch.utils.checkpoint.checkpoint(
+        lambda: model.sublayers[0](history.read()), use_reentrant=False
+    )
+    history.write(output)
+    with pytest.raises(RuntimeError, match="checkpointing must wrap the sublayer alone"):
+        history.read().sum().backward()
+
+
 def test_a_read_changed_in_place_is_noticed():
     history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
     history.write(torch.randn(2, WIDTH, device=DEVICE))
@@ -325,6 +362,18 @@ def test_bad_sources_are_refused():
         ValueError, match=re.escape("source is torch.float16 [3, 6] on cpu, but the first was")
     ):
         history.write(torch.ones(3, 6).half())
+
+
+def test_bad_products_are_refused_by_name():
+    history = DepthHistory(*routing_parameters(2), HEADS, implementation="two_phase")
+    x, weight = torch.ones(3, 8, device=DEVICE), torch.ones(WIDTH, 8, device=DEVICE)
+    with pytest.raises(RuntimeError, match="write out of turn: 1 sources and 0 reads"):
+        history.write(SOURCES[0])
+        history.write_product(x, weight)
+    history.read()
+    for bad in ((x[:2], weight), (x, weight[:8]), (x, weight.half()), (x.half(), weight)):
+        with pytest.raises(ValueError, match=r"(x|weight) is torch.float(16|32) \[.*, expected torch.float32"):
+            history.write_product(*bad)
 
 
 def test_the_choice_is_told_with_its_reason(monkeypatch):
