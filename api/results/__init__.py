@@ -10,6 +10,7 @@ question that the sweep cannot answer `QueryError`; both are a `UserError`.
 from .cells import CellState, CellView, SeedResult, cell_view, cells
 from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
 from .events import EventView, events_after, newest_event
+from .families import Family
 from .jobs import (
     AttemptView,
     Difference,
@@ -31,7 +32,6 @@ from .shapes import LineShape
 from .significance import (
     CellComparison,
     DunnettFamily,
-    Family,
     Moderation,
     PairedStatistics,
     Pooling,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headcount.api.results.families import alpha_of
 from headcount.api.results.records import Record, by_seed, difference, loss, provenance
 from headcount.api.results.selection import RATE, RateChoice, rate_choices
-from headcount.api.results.significance import ALPHA
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import PairedDelta, holm, paired_delta
 from headcount.sweeps.statistics.families import Family
@@ -18,7 +18,6 @@ def best_rate_records(table: AblationTable) -> tuple[list[Record], Family]:
     """Every setting at its best rate against its control at the control's own, and their family."""
     choices = rate_choices(table)
     controls = [choice for choice in choices if choice.is_control]
-    alpha = float(table.analysis.get("alpha") or ALPHA)
     records, p_values = [], {}
     for choice in (c for c in choices if not c.is_control):
         row = table.row(choice.cell)
@@ -40,7 +39,7 @@ def best_rate_records(table: AblationTable) -> tuple[list[Record], Family]:
             | _split(table, choice, control)
             | provenance(row)
         )
-    family = holm(f"best against best over {RATE} in {table.sweep}", p_values, alpha=alpha)
+    family = holm(f"best against best over {RATE} in {table.sweep}", p_values, alpha=alpha_of(table))
     for record, member in zip(records, family.members.values(), strict=True):
         record["adjusted_p"] = member.adjusted_p
     return records, family

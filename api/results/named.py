@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 
 from headcount.api.results.best_rates import best_rate_records
 from headcount.api.results.curves import HEADS, KV_HEADS, grid, head_curve
+from headcount.api.results.families import control_family
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, by_seed, difference, loss, provenance, settings
-from headcount.api.results.selection import RATE, rate_choices
-from headcount.api.results.significance import paired_statistics
+from headcount.api.results.selection import RATE, best_sets, rate_choices
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import compute_gain
 from headcount.trainer.errors import nearest
@@ -64,9 +64,11 @@ Built = tuple[NamedTable, list[Record]]
 
 
 def _heads(table: AblationTable, answer: NamedTable) -> Built:
-    statistics = paired_statistics(table)
-    found = {c.cell: c for c in statistics.comparisons}
-    standing = {s.cell: s.may_be_best for best in statistics.best for s in best.standings}
+    family, found = control_family(table)
+    over_heads = table.analysis.get("axis") in (None, HEADS)
+    standing = (
+        {s.cell: s.may_be_best for best in best_sets(table) for s in best.standings} if over_heads else {}
+    )
     records = []
     for line in head_curve(table, HEADS).lines:
         for row in (p for p in line.points if p):
@@ -77,12 +79,13 @@ def _heads(table: AblationTable, answer: NamedTable) -> Built:
                 | difference(row.delta)
                 | {
                     "adjusted_p": comparison.adjusted_p if comparison else None,
-                    "may_be_best": standing.get(row.cell) if statistics.axis in (None, HEADS) else None,
+                    "may_be_best": standing.get(row.cell)
+                    if table.analysis.get("axis") in (None, HEADS)
+                    else None,
                     "heads_are_kv_heads": row.settings[HEADS] == row.settings.get(KV_HEADS),
                 }
                 | provenance(row)
             )
-    family = statistics.family
     return replace(answer, family=f"{family.name}, Holm", size=family.size), records
 
 
@@ -128,8 +131,7 @@ def _best_rates(table: AblationTable, answer: NamedTable) -> Built:
 
 
 def _main(table: AblationTable, answer: NamedTable) -> Built:
-    statistics = paired_statistics(table)
-    found = {c.cell: c for c in statistics.comparisons}
+    family, found = control_family(table)
     records = []
     for row in table.rows:
         comparison = found.get(row.cell)
@@ -142,7 +144,6 @@ def _main(table: AblationTable, answer: NamedTable) -> Built:
             | _gain(table, row, answer.law)
             | provenance(row)
         )
-    family = statistics.family
     return replace(answer, family=f"{family.name}, Holm", size=family.size), records
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.api.results.families import Family, alpha_of, control_family, paired_rows
 from headcount.api.results.noise import NoiseFloor, Resolution, found_difference, noise_floor, resolution_of
 from headcount.api.results.selection import (
     BestSet,
@@ -28,7 +29,6 @@ from headcount.sweeps.statistics import (
     UnpairedDelta,
     check_homogeneity,
     dunnett_deltas,
-    holm,
     loss_table,
     moderated_deltas,
     pooled_delta,
@@ -37,8 +37,6 @@ from headcount.sweeps.statistics import (
     sign_flip,
     welch_delta,
 )
-
-ALPHA = 0.05
 
 
 @dataclass(frozen=True)
@@ -69,16 +67,6 @@ class CellComparison:
     smallest_difference: float | None
     """The true delta found with 80 % probability at this cell's error, with the family's correction."""
     note: str
-
-
-@dataclass(frozen=True)
-class Family:
-    """The comparisons that are corrected for each other. Those without a p count too."""
-
-    name: str
-    method: str
-    size: int
-    alpha: float
 
 
 @dataclass(frozen=True)
@@ -166,10 +154,9 @@ def paired_statistics(table: AblationTable) -> PairedStatistics:
 @lru_cache(maxsize=32)
 def _statistics(read: _Read) -> PairedStatistics:
     table = read.table
-    alpha = float(table.analysis.get("alpha") or ALPHA)
-    paired = [row for row in table.treatments if row.control is not None]
-    name = f"every cell of {table.sweep} against its control"
-    family = holm(name, {str(row.cell): row.delta.p if row.delta else None for row in paired}, alpha=alpha)
+    alpha = alpha_of(table)
+    paired = paired_rows(table)
+    family, members = control_family(table)
     rows = [row for row in table.rows if row.losses and not row.seeds_diverged]
     pooled, homogeneity = _pool(rows)
     usable = pooled if homogeneity and homogeneity.verdict == "homogeneous" else None
@@ -183,15 +170,15 @@ def _statistics(read: _Read) -> PairedStatistics:
         estimator=table.estimator,
         test=table.test,
         confidence=table.confidence,
-        family=Family(family.name, family.method, family.size, family.alpha),
+        family=family,
         comparisons=tuple(
             CellComparison(
                 cell=row.cell,
                 control=row.control,
                 settings=row.settings,
                 delta=row.delta,
-                adjusted_p=family.members[str(row.cell)].adjusted_p,
-                rejected=family.members[str(row.cell)].rejected,
+                adjusted_p=members[row.cell].adjusted_p,
+                rejected=members[row.cell].rejected,
                 pooled=_pooled_delta(usable, place, row, table.confidence),
                 unpaired=_unpaired(row, table),
                 moderated=moderated.get(row.cell),

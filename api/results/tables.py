@@ -1,5 +1,6 @@
 """The ablation table: one row a cell, over all its seeds, with its delta to the control paired by seed."""
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -172,6 +173,7 @@ def _row(cell: CellView, cells: Mapping[int, CellView], costs: Mapping[int, Cell
 def _ranks(rows: list[TableRow]) -> dict[int, int]:
     """Cell to its place among the treatments; equal means share a place."""
     means = {r.cell: r.mean for r in rows if not r.is_control and r.mean is not None}
-    ranks = {cell: 1 + sum(other < mean for other in means.values()) for cell, mean in means.items()}
+    ascending = sorted(means.values())
+    ranks = {cell: 1 + bisect_left(ascending, mean) for cell, mean in means.items()}
     last = len(means) + 1
     return ranks | {r.cell: last for r in rows if not r.is_control and r.state == "diverged"}

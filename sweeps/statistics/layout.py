@@ -78,14 +78,37 @@ def block_layout(present: NDArray[np.bool_]) -> BlockLayout:
 
     df = N − cells − seeds + 1 when all cells are connected, and (cells − 1)(seeds − 1) when none is missing.
     """
-    incidence = present.astype(np.float64)
-    per_seed = np.maximum(incidence.sum(0), 1)
-    information = np.diag(incidence.sum(1)) - (incidence / per_seed) @ incidence.T
     group = np.arange(len(present))
     for column in present.T:
         if column.any():
-            group[np.isin(group, group[column])] = group[column].min()
+            joined = np.zeros(len(present), dtype=np.bool_)
+            joined[group[column]] = True
+            group[joined[group]] = group[column].min()
     seen = present.any(1)
     rank = int(seen.sum()) - len(set(group[seen].tolist()))
     df = int(present.sum()) - int(present.any(0).sum()) - rank
-    return BlockLayout(present, np.linalg.pinv(information, rcond=1e-10, hermitian=True), group, df)
+    return BlockLayout(present, _pseudo_inverse(present, group), group, df)
+
+
+def _pseudo_inverse(present: NDArray[np.bool_], group: NDArray[np.int64]) -> Array:
+    """That of C, by a matrix of the size of the seeds: there are few of those, and many cells.
+
+    C = D − N·S⁻¹·Nᵀ has the generalised inverse G = D⁻¹ + D⁻¹·N·(S − Nᵀ·D⁻¹·N)⁺·Nᵀ·D⁻¹, with D and S the
+    diagonals of the cells' and seeds' n. Centring G within the groups, which spans C's null space, makes it
+    the pseudo-inverse.
+    """
+    incidence = present.astype(np.float64)
+    per_cell, per_seed = incidence.sum(1), incidence.sum(0)
+    share = np.divide(incidence, per_cell[:, None], out=np.zeros_like(incidence), where=present)
+    between = np.diag(per_seed) - incidence.T @ share
+    inverse = share @ np.linalg.pinv(between, rcond=1e-10, hermitian=True) @ share.T
+    inverse[np.diag_indices_from(inverse)] += np.divide(
+        1, per_cell, out=np.zeros_like(per_cell), where=per_cell > 0
+    )
+    for number in np.unique(group):
+        members = np.flatnonzero(group == number)
+        rows = inverse[members]
+        inverse[members] = rows - rows.mean(0)
+        columns = inverse[:, members]
+        inverse[:, members] = columns - columns.mean(1, keepdims=True)
+    return inverse

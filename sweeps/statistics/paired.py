@@ -1,10 +1,11 @@
 """Treatment minus control: paired by seed, or by Welch where the seeds differ."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
+from statistics import correlation
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .student import Estimate, MeanEstimate, Values, mean_estimate, t_estimate, unknown
 
@@ -40,18 +41,18 @@ def paired_delta(
     """
     for name, losses in (("treatment", treatment), ("control", control)):
         for seed, loss in losses.items():
-            if not np.isfinite(loss):
+            if not isfinite(loss):
                 raise ValueError(f"{name} at seed {seed} is {loss}: leave diverged seeds out, and count them")
     seeds = tuple(sorted(treatment.keys() & control.keys()))
-    t = np.array([treatment[s] for s in seeds], dtype=np.float64)
-    c = np.array([control[s] for s in seeds], dtype=np.float64)
-    magnitude = float(max(np.abs(t).max(), np.abs(c).max())) if seeds else 0.0
-    fields = vars(mean_estimate(t - c, confidence=confidence, magnitude=magnitude))
+    t, c = [float(treatment[s]) for s in seeds], [float(control[s]) for s in seeds]
+    deltas = [a - b for a, b in zip(t, c, strict=True)]
+    magnitude = max(map(abs, [*t, *c]), default=0.0)
+    fields = vars(mean_estimate(deltas, confidence=confidence, magnitude=magnitude))
     if not seeds:
         fields["reason"] = "no seed has both a treatment and a control"
     return PairedDelta(
         **fields,
-        deltas=tuple((t - c).tolist()),
+        deltas=tuple(deltas),
         seeds=seeds,
         without_treatment=tuple(sorted(control.keys() - treatment.keys())),
         without_control=tuple(sorted(treatment.keys() - control.keys())),
@@ -59,10 +60,10 @@ def paired_delta(
     )
 
 
-def _correlation(t: NDArray[np.float64], c: NDArray[np.float64]) -> float | None:
-    if len(t) < 3 or np.ptp(t) == 0 or np.ptp(c) == 0:
+def _correlation(t: Sequence[float], c: Sequence[float]) -> float | None:
+    if len(t) < 3 or min(t) == max(t) or min(c) == max(c):
         return None
-    return float(np.corrcoef(t, c)[0, 1])
+    return correlation(t, c)
 
 
 MOST_FLIPPED = 16

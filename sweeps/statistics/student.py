@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from math import fsum, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +47,7 @@ def t_quantile(probability: float, df: float) -> float:
     return float(stdtrit(df, probability))
 
 
+@lru_cache(maxsize=1024)
 def t_critical(alpha: float, df: float) -> float:
     """The t exceeded in absolute value with probability `alpha`."""
     return -t_quantile(alpha / 2, df)
@@ -100,15 +103,15 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
     rounding counts as none.
     """
     check_confidence(confidence)
-    x = finite_vector(values, "values")
+    x: list[float] = finite_vector(values, "values").tolist()  # a handful: plain numbers are faster
     n = len(x)
     if n == 0:
         return _constant(None, None, 0, confidence, "no value")
-    mean = float(np.mean(x))
+    mean = fsum(x) / n
     if n == 1:
         return _constant(mean, None, 1, confidence, "one value has no standard deviation, interval or p")
-    rounding = ROUNDING * max(magnitude, float(np.max(np.abs(x))))
-    sd = float(np.std(x, ddof=1))
+    rounding = ROUNDING * max(magnitude, *map(abs, x))
+    sd = sqrt(fsum((value - mean) ** 2 for value in x) / (n - 1))
     if sd <= rounding:
         if abs(mean) <= rounding:
             return _constant(

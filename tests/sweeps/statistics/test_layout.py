@@ -31,3 +31,14 @@ def test_cell_and_seed_effects_leave_no_residual() -> None:
     layout = block_layout(present)
     np.testing.assert_allclose(layout.residuals(losses), 0, atol=1e-12)
     np.testing.assert_allclose(np.diff(layout.effects(losses)), [4, -3])
+
+
+def test_the_inverse_is_that_of_the_cells_equations() -> None:
+    """Against numpy's pseudo-inverse of C itself, over layouts with gaps, lone cells and apart groups."""
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        present = rng.random((rng.integers(1, 9), rng.integers(1, 6))) < rng.choice([0.2, 0.5, 0.9, 1.0])
+        incidence = present.astype(float)
+        information = np.diag(incidence.sum(1)) - incidence / np.maximum(incidence.sum(0), 1) @ incidence.T
+        expected = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
+        np.testing.assert_allclose(block_layout(present).inverse, expected, atol=1e-13)
