@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.models import SETTLED_STATES, Attempt, Job, Sweep, SweepJob
-
-RECENT = 50
-"""Finished attempts whose rates are looked at."""
+from headcount.orchestrator.store.limits import finished_rates
+from headcount.orchestrator.store.models import SETTLED_STATES, Job, Sweep, SweepJob
 
 
 @dataclass(frozen=True)
@@ -23,28 +21,11 @@ class TimeToGo:
 
 def time_to_go(session: Session, sweep: Sweep) -> TimeToGo | None:
     """None while nothing runs, or before the first job has finished."""
-    rates = _rates(session, sweep)
+    rates = finished_rates(session, sweep)
     running, queued = _left(session, sweep)
     if not rates or not running:
         return None
     return TimeToGo(_makespan(running, queued, max(rates)), _makespan(running, queued, min(rates)))
-
-
-def _rates(session: Session, sweep: Sweep) -> list[float]:
-    """Operations a second of the newest attempts that trained a whole job of this sweep, start to end."""
-    query = (
-        select(Job.flops, Attempt.started, Attempt.ended)
-        .join(Attempt, Attempt.job_id == Job.id)
-        .join(SweepJob, SweepJob.job_id == Job.id)
-        .where(SweepJob.sweep_id == sweep.id, Attempt.cause == "finished", Attempt.start_step == 0)
-        .order_by(Attempt.id.desc())
-        .limit(RECENT)
-    )
-    rates = []
-    for flops, started, ended in session.execute(query):
-        assert ended is not None
-        rates.append(flops / max(1e-3, (ended - started).total_seconds()))
-    return rates
 
 
 def _left(session: Session, sweep: Sweep) -> tuple[list[float], list[float]]:

@@ -13,7 +13,7 @@ from headcount.orchestrator.store.models import Event, Sweep, SweepJob
 
 
 def now() -> datetime:
-    """This moment in UTC. Only told to people: no decision rests on it."""
+    """This moment in UTC, by this machine's clock: told to people, and what budgets are counted by."""
     return datetime.now(UTC)
 
 

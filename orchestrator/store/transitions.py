@@ -6,10 +6,11 @@ Every function here is called inside a fenced write of the lease's holder.
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, literal, or_, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import announce_job, now
+from headcount.orchestrator.store.limits import allowances, flops_left
 from headcount.orchestrator.store.models import Artifact, Attempt, Job, Sweep, SweepJob
 from headcount.orchestrator.store.wishes import withdraw
 
@@ -41,24 +42,36 @@ def job_folder(job_id: str) -> str:
 
 
 def next_jobs(session: Session, limit: int) -> list[str]:
-    """The queued jobs to dispatch next: by priority, then first submitted first, then by position."""
+    """The queued jobs to dispatch next: by priority, then first submitted first, then by position.
+
+    A sweep gives as many as its `max_parallel`, its budget and its end allow.
+    """
     rooms = _rooms(session)
+    allowed = allowances(session)
     full = [sweep_id for sweep_id, room in rooms.items() if room <= 0]
+    fitting = [
+        or_(SweepJob.sweep_id != sweep_id, flops_left() <= min(most.each, most.together))
+        for sweep_id, most in allowed.items()
+    ]
     first = func.min(SweepJob.sweep_id)
     rows = session.execute(
-        select(SweepJob.job_id, first)
+        select(SweepJob.job_id, first, func.min(flops_left()) if allowed else literal(0.0))
         .join(Job, Job.id == SweepJob.job_id)
         .where(Job.state == "queued", SweepJob.wanted, ~SweepJob.paused, SweepJob.sweep_id.not_in(full))
+        .where(*fitting)
         .group_by(SweepJob.job_id)
         .order_by(func.max(SweepJob.priority).desc(), first, func.min(SweepJob.position))
         .limit(limit)
     )
     chosen = []
-    for job_id, sweep_id in rows:
-        if rooms.get(sweep_id, 1) > 0:
+    for job_id, sweep_id, flops in rows:
+        may_begin = sweep_id not in allowed or allowed[sweep_id].admits(flops)
+        if may_begin and rooms.get(sweep_id, 1) > 0:
             chosen.append(job_id)
             if sweep_id in rooms:
                 rooms[sweep_id] -= 1
+            if sweep_id in allowed:
+                allowed[sweep_id] = allowed[sweep_id].less(flops)
     return chosen
 
 
