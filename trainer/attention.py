@@ -5,8 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from headcount.trainer.compilation import compiled
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.layers import Linear, RMSNorm
+from headcount.trainer.errors import UserError
+from headcount.trainer.layers import Linear, RMSNorm, Working, rms_norm
+from headcount.trainer.products import WorkingMatrices
 
 
 class Attention(nn.Module):
@@ -27,11 +30,27 @@ class Attention(nn.Module):
         self.query_norm = RMSNorm(self.head_width, config.norm_eps)
         self.key_norm = RMSNorm(self.head_width, config.norm_eps)
         self.output = Linear(config.d_model, config.d_model)
+        self.working: Working | None = None
 
     def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
         """x: [B, T, d_model], the raw read of the residual stream. rotation: of `rotary_angles`."""
         x = self.norm(x)
-        return self.mix(*self.project(x, x, x), rotation)
+        if self.working is None or not torch.is_grad_enabled():
+            return self.mix(*self.project(x, x, x), rotation)
+        split = compiled(split_and_rotate) if self.working.compiled else split_and_rotate
+        query, key, value = split(
+            self.working.product(x),
+            rotation,
+            self.query_norm.weight,
+            self.key_norm.weight,
+            self.query_norm.eps,
+            (self.heads, self.kv_heads),
+        )
+        return self._combine(query, key, value)
+
+    def speed_up(self, matrices: WorkingMatrices, compile: bool) -> None:
+        joint = matrices.matrix(self.query.weight, self.key.weight, self.value.weight)
+        self.working = Working(joint, compile)
 
     def project(self, for_query: Tensor, for_key: Tensor, for_value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query [B, T, heads, width], key and value [B, T, kv_heads, width] of normed inputs [B, T, d_model].
@@ -47,8 +66,14 @@ class Attention(nn.Module):
 
     def mix(self, query: Tensor, key: Tensor, value: Tensor, rotation: Tensor) -> Tensor:
         """Attention over what `project` gave, and the output projection: [B, T, d_model]."""
-        query = rotate(self.query_norm(query), rotation)
-        key = rotate(self.key_norm(key), rotation)
+        turn = (
+            compiled(rotate) if self.working and self.working.compiled and torch.is_grad_enabled() else rotate
+        )
+        query = turn(self.query_norm(query), rotation)
+        key = turn(self.key_norm(key), rotation)
+        return self._combine(query, key, value)
+
+    def _combine(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         mixed = _attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return output
@@ -79,11 +104,46 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
+def split_and_rotate(
+    joint: Tensor,
+    rotation: Tensor,
+    query_weight: Tensor,
+    key_weight: Tensor,
+    eps: float,
+    heads: tuple[int, int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value as `_attend` takes them, of their products side by side, [B, T, all widths].
+    heads: query heads and KV heads."""
+    width = query_weight.shape[0]
+    by_head = joint.view(*joint.shape[:2], -1, width)
+    query, key, value = torch.split(by_head, [heads[0], heads[1], heads[1]], dim=2)
+    query = rotate(rms_norm(query, query_weight, eps), rotation)
+    key = rotate(rms_norm(key, key_weight, eps), rotation)
+    return query, key, value.contiguous()
+
+
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """[B, heads, T, width]. On a GPU, half precision must take the flash kernel and full precision the plain
-    one: the others differ from run to run, and a silent change of kernel would change bits and speed."""
+    """[B, heads, T, width]. On a GPU, half precision takes the flash kernel or fails, and full precision the
+    plain one: others differ from run to run, and a silent change of kernel would change bits and speed.
+
+    Raises `UserError` where the flash kernel does not take these heads.
+    """
     if not query.is_cuda:
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
-    backend = SDPBackend.FLASH_ATTENTION if query.element_size() == 2 else SDPBackend.MATH
+    backend = SDPBackend.MATH
+    if query.element_size() == 2:
+        check_flash(query, key, value)
+        backend = SDPBackend.FLASH_ATTENTION
     with sdpa_kernel(backend):
         return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+
+
+def check_flash(query: Tensor, key: Tensor, value: Tensor) -> None:
+    """Raise `UserError` unless the flash kernel takes [B, heads, T, width] on these tensors' device."""
+    parameters = torch.backends.cuda.SDPAParams(query, key, value, None, 0.0, True, True)
+    if not torch.backends.cuda.can_use_flash_attention(parameters):
+        raise UserError(
+            f"flash attention cannot run on {query.device} with {query.shape[1]} heads of width "
+            f"{query.shape[3]} and {key.shape[1]} KV heads in {str(query.dtype).removeprefix('torch.')}; "
+            "it needs an NVIDIA GPU from Ampere on, and a width of at most 256: set model.heads"
+        )

@@ -26,17 +26,19 @@ def choose_device(config: JobConfig, execution: Execution) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def describe(device: torch.device, threads: int, micro_batch: int, routing: str | None) -> dict[str, Any]:
+def describe(
+    device: torch.device, execution: Execution, micro_batch: int, routing: str | None
+) -> dict[str, Any]:
     """What may change bits or speed without changing the job; `routing` is depth routing's implementation."""
     on_gpu = device.type == "cuda"
     return {
         "hardware": torch.cuda.get_device_name(device) if on_gpu else _processor(),
         "device": device.type,
         "instructions": None if on_gpu else torch.backends.cpu.get_cpu_capability(),
-        "threads": threads,
+        "threads": execution.threads,
         "micro_batch": micro_batch,
         "routing": routing,
-        "exact": True,
+        "exact": execution.exact,
         "headcount": __version__,
         "torch": torch.__version__,
         "cuda": torch.version.cuda if on_gpu else None,

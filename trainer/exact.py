@@ -1,5 +1,6 @@
-"""The exact mode: the same job in the same environment gives the same bits."""
+"""PyTorch's global settings while a job computes: in the exact mode, the same job gives the same bits."""
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,14 +8,17 @@ from typing import Any
 
 import torch
 
+from headcount.trainer.execution import Execution
+
 _memory: Any = torch.utils.deterministic  # a property of the module, which its types do not know
 
 
 @contextmanager
-def exact_mode(threads: int) -> Iterator[None]:
-    """Deterministic algorithms, full float32 products and `threads` CPU threads inside; outside, as before.
+def exact_mode(execution: Execution) -> Iterator[None]:
+    """Full float32 products, `threads` CPU threads and no garbage collection inside; outside, as before.
 
-    Memory is not filled before use, which costs time and would only hide a fault.
+    With `execution.exact`, algorithms are deterministic. Memory is not filled before use, which costs time
+    and would only hide a fault. Python's collector, which can stop a step for half a second, waits.
     """
     workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -22,12 +26,14 @@ def exact_mode(threads: int) -> Iterator[None]:
     fill = _memory.fill_uninitialized_memory
     precision = torch.get_float32_matmul_precision()
     threads_outside = torch.get_num_threads()
+    collecting = gc.isenabled()
     try:
+        gc.disable()
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-        torch.use_deterministic_algorithms(True)
+        torch.use_deterministic_algorithms(execution.exact)
         _memory.fill_uninitialized_memory = False
         torch.set_float32_matmul_precision("highest")
-        torch.set_num_threads(threads)
+        torch.set_num_threads(execution.threads)
         yield
     finally:
         torch.set_num_threads(threads_outside)
@@ -38,3 +44,5 @@ def exact_mode(threads: int) -> Iterator[None]:
             os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
         else:
             os.environ["CUBLAS_WORKSPACE_CONFIG"] = workspace
+        if collecting:
+            gc.enable()

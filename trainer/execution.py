@@ -21,6 +21,13 @@ class Execution:
     """Training time between checkpoints; one more is written at the end, and when the job is stopped."""
     micro_batch: int | None = None
     """Windows of one forward and backward pass; by `micro_batch_rule` where not given."""
+    compile: bool = True
+    """On a GPU in bf16: products on bf16 copies of the weights, the rest of each sublayer by Inductor."""
+    graphs: bool = True
+    """On a GPU: passes and updates as CUDA graphs, where the residual stream allows it."""
+    exact: bool = True
+    """The same bits again in the same environment. False takes kernels that differ from run to run; the
+    attempt's environment says so."""
 
 
 def batch_windows(config: JobConfig) -> int:

@@ -1,10 +1,17 @@
-"""The model's small parts. Parameters stay in their own precision and are cast to that of the activations."""
+"""The model's small parts. Parameters stay in their own precision and are cast to that of the activations.
+
+Each part has a plain form, and one for training passes on a GPU (`working`, set by `Transformer.speed_up`).
+"""
+
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from headcount.trainer.compilation import compiled
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.products import Matrix, WorkingMatrices
 
 
 class Linear(nn.Module):
@@ -13,9 +20,15 @@ class Linear(nn.Module):
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.working: Matrix | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.working is not None and torch.is_grad_enabled():
+            return self.working(x)
         return F.linear(x, self.weight.to(x.dtype))
+
+    def speed_up(self, matrices: WorkingMatrices) -> None:
+        self.working = matrices.matrix(self.weight)
 
 
 class RMSNorm(nn.Module):
@@ -25,9 +38,15 @@ class RMSNorm(nn.Module):
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(width))
+        self.compiled = False
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), self.eps)
+        norm = compiled(rms_norm) if self.compiled and torch.is_grad_enabled() else rms_norm
+        return norm(x, self.weight, self.eps)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    return F.rms_norm(x, weight.shape, weight.to(x.dtype), eps)
 
 
 class MLP(nn.Module):
@@ -39,8 +58,30 @@ class MLP(nn.Module):
         self.gate = Linear(config.d_model, config.d_ff)
         self.up = Linear(config.d_model, config.d_ff)
         self.down = Linear(config.d_ff, config.d_model)
+        self.working: Working | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.norm(x)
-        output: Tensor = self.down(F.silu(self.gate(x)) * self.up(x))
+        if self.working is not None and torch.is_grad_enabled():
+            gate_and_up = self.working.product(x)
+            gated = (compiled(gate_halves) if self.working.compiled else gate_halves)(gate_and_up)
+        else:
+            gated = F.silu(self.gate(x)) * self.up(x)
+        output: Tensor = self.down(gated)
         return output
+
+    def speed_up(self, matrices: WorkingMatrices, compile: bool) -> None:
+        self.working = Working(matrices.matrix(self.gate.weight, self.up.weight), compile)
+
+
+class Working(NamedTuple):
+    """How a sublayer multiplies by several weights at once, and whether what follows is compiled."""
+
+    product: Matrix
+    compiled: bool
+
+
+def gate_halves(gate_and_up: Tensor) -> Tensor:
+    """silu(first half) · second half, over the last dimension."""
+    gate, up = gate_and_up.chunk(2, dim=-1)
+    return F.silu(gate) * up

@@ -22,7 +22,7 @@ from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.model import Transformer
 from headcount.trainer.schedule import learning_rate
-from headcount.trainer.step import Updater
+from headcount.trainer.step import updater_for
 from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
 
 PROGRESS_SECONDS = 1.0
@@ -50,12 +50,12 @@ def train(
     Raises `UserError` for a data set, device or checkpoint that does not fit the job, and for a folder that
     cannot be written.
     """
-    with exact_mode(execution.threads):
+    with exact_mode(execution):
         attempt = _Attempt(config, dataset, folder, execution)
         events = attempt.start()
     yield from events
     while not attempt.ended:
-        with exact_mode(execution.threads):
+        with exact_mode(execution):
             events = attempt.advance(stop)
         yield from events
 
@@ -75,7 +75,7 @@ class _Attempt:
         self.micro_batch = execution.micro_batch or self.pass_windows
         self.model = Transformer(config.model, config.data.context, config.seed).to(self.device)
         self.model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
-        self.updater = Updater(self.model, config.train, self.micro_batch)
+        self.updater = updater_for(self.model, config, execution, self.micro_batch)
         self.watch = DivergenceWatch(config.train)
         self.validation = self._to_device(dataset.validation(config.train.eval_windows, config.data.context))
         self.owner = checkpoint.identity(config, dataset.manifest.fingerprint)
@@ -96,7 +96,8 @@ class _Attempt:
             self._restore(state)
         source = torch.empty(1, self.config.model.d_model, dtype=self.model.compute_dtype, device=self.device)
         routing = self.model.stream.implementation(source)
-        environment = describe(self.device, self.execution.threads, self.micro_batch, routing)
+        environment = describe(self.device, self.execution, self.micro_batch, routing)
+        environment |= self.updater.environment()
         events: list[Event] = [Started(self.step, environment), *self.evaluations]
         if state is None:
             events += self._evaluate()
@@ -140,10 +141,9 @@ class _Attempt:
 
     def _update(self) -> None:
         train, data = self.config.train, self.config.data
-        windows = self._to_device(
-            self.dataset.batch(self.config.seed, self.step, batch_windows(self.config), data.context)
-        )
-        loss, self.gradient_norm = self.updater.update(windows, learning_rate(train, self.step))
+        windows = self.dataset.batch(self.config.seed, self.step, batch_windows(self.config), data.context)
+        rate = learning_rate(train, self.step)
+        loss, self.gradient_norm = self.updater.update(torch.from_numpy(windows), rate)
         self.unread.append(loss)
         self.step += 1
 

@@ -9,7 +9,9 @@ from torch import Tensor, nn
 
 from headcount.trainer.attention import Attention, rotary_angles
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.layers import MLP, RMSNorm
+from headcount.trainer.head import add_head_gradient, head_gradient, token_losses
+from headcount.trainer.layers import MLP, Linear, RMSNorm, Working
+from headcount.trainer.products import WorkingMatrices
 from headcount.trainer.residuals.interface import ResidualStream, State
 
 
@@ -42,21 +44,71 @@ class Transformer(nn.Module):
         angles = rotary_angles(context, config.d_model // config.heads, config.rope_theta)
         self.register_buffer("rotation", angles, persistent=False)
         self.compute_dtype = torch.float32
+        self.working: Working | None = None
         draw_parameters(self, config.init_std, seed)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`."""
-        state = self.stream.begin(F.embedding(tokens, self.embedding).to(self.compute_dtype))
+        return F.linear(self.hidden(tokens), self.embedding.to(self.compute_dtype))
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """What the head reads, normed: [B, T, d_model] in `compute_dtype` for integer tokens [B, T]."""
+        state = self.stream.begin(self._look_up(tokens))
         rotation = self.rotation.to(self.compute_dtype)
         for n in range(self.stream.loops * len(self.blocks)):
             self.blocks[n % len(self.blocks)](self.stream, state, 2 * n, rotation)
-        return F.linear(self.norm(self.stream.finish(state)), self.embedding.to(self.compute_dtype))
+        normed: Tensor = self.norm(self.stream.finish(state))
+        return normed
 
     def token_losses(self, windows: Tensor) -> Tensor:
         """Cross entropy in nats [B, T] of predicting each next token, for windows [B, T + 1]."""
-        logits = self(windows[:, :-1])
-        losses = F.cross_entropy(logits.flatten(0, 1).float(), windows[:, 1:].flatten(), reduction="none")
-        return losses.view(len(windows), -1)
+        hidden = self.hidden(windows[:, :-1]).flatten(0, 1)
+        weight = self.embedding.to(self.compute_dtype)
+        return token_losses(hidden, weight, windows[:, 1:].flatten()).view(len(windows), -1)
+
+    def add_gradient(self, windows: Tensor, tokens: int, z_loss: float = 0.0) -> Tensor:
+        """Add the gradient of what `trainer.head` minimises over windows [B, T + 1] to the parameters' own.
+
+        Returns the windows' share of the mean loss over `tokens` tokens, those of all passes of the update.
+        """
+        hidden = self.hidden(windows[:, :-1])
+        rows, targets = hidden.flatten(0, 1), windows[:, 1:].flatten()
+        if self.working is not None:
+            head = add_head_gradient(
+                rows, self.working.product, targets, tokens, z_loss, compile=self.working.compiled
+            )
+        else:
+            head = head_gradient(rows, self.embedding.to(self.compute_dtype), targets, tokens, z_loss)
+        gradients = [head.hidden.view_as(hidden)]
+        roots = [hidden]
+        if head.weight is not None:
+            roots.append(self.embedding)
+            gradients.append(head.weight.to(self.embedding.dtype))
+        torch.autograd.backward(roots, gradients)
+        return head.loss
+
+    def speed_up(self, compile: bool) -> WorkingMatrices:
+        """Take the form for training passes on a GPU: matrix products on working copies in `compute_dtype`,
+        which the caller renews after each update, and with `compile` the rest of each sublayer by Inductor.
+        """
+        linears = [module.weight for module in self.modules() if isinstance(module, Linear)]
+        matrices = WorkingMatrices([self.embedding, *linears], self.compute_dtype)
+        self.working = Working(matrices.matrix(self.embedding), compile)
+        for module in self.modules():
+            if isinstance(module, Linear):
+                module.speed_up(matrices)
+            elif isinstance(module, MLP | Attention):
+                module.speed_up(matrices, compile)
+            elif isinstance(module, RMSNorm):
+                module.compiled = compile
+        return matrices
+
+    def _look_up(self, tokens: Tensor) -> Tensor:
+        if self.working is not None and torch.is_grad_enabled():
+            from headcount.trainer.lookup import look_up  # needs triton
+
+            return look_up(tokens, self.embedding, self.working.product)
+        return F.embedding(tokens, self.embedding).to(self.compute_dtype)
 
 
 def build_stream(config: ModelConfig) -> ResidualStream:

@@ -1,4 +1,8 @@
-"""One update of a model: the gradient of the mean token loss, clipped, then AdamW."""
+"""One update of a model: the gradient of the mean token loss, clipped, then AdamW.
+
+On a GPU the update is two or three CUDA graphs: a pass forward and backward over a micro-batch, one over the
+last micro-batch where that is smaller, and what follows the last pass.
+"""
 
 import math
 from typing import Any
@@ -6,50 +10,123 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headcount.trainer.config import TrainConfig
+from headcount.trainer.config import JobConfig, TrainConfig
+from headcount.trainer.execution import Execution, batch_windows
+from headcount.trainer.graphs import GraphError, Graphs
 from headcount.trainer.model import Transformer
-from headcount.trainer.optimizer import build_optimizer, set_learning_rate
+from headcount.trainer.optimizer import build_optimizer, restore_moments, set_learning_rate
+
+
+def updater_for(model: Transformer, config: JobConfig, execution: Execution, micro_batch: int) -> "Updater":
+    """The updater of a job whose model is on its device. The CPU and float32 take the plain form."""
+    on_gpu = model.embedding.is_cuda
+    return Updater(
+        model,
+        config.train,
+        context=config.data.context,
+        windows=batch_windows(config),
+        micro_batch=micro_batch,
+        compile=on_gpu and execution.compile and model.compute_dtype == torch.bfloat16,
+        graphs=on_gpu and execution.graphs,
+    )
 
 
 class Updater:
-    """Updates `model` in place, `micro_batch` windows at a time. Nothing here waits for the device."""
+    """Updates `model` in place, `micro_batch` of the update's `windows` at a time.
 
-    def __init__(self, model: Transformer, train: TrainConfig, micro_batch: int) -> None:
+    Nothing here waits for the device. `compile` and `graphs` are for a GPU; `obstacle` says why there are no
+    graphs where they were asked for.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        train: TrainConfig,
+        *,
+        context: int,
+        windows: int,
+        micro_batch: int,
+        compile: bool = False,
+        graphs: bool = False,
+    ) -> None:
         self.model, self.train, self.micro_batch = model, train, micro_batch
+        self.device = model.embedding.device
+        self.tokens = windows * context
+        self.matrices = model.speed_up(compile=True) if compile else None
+        self.in_place = compile or graphs
         self.optimizer = build_optimizer(model, train)
+        self.loss, self.norm = (torch.zeros((), device=self.device) for _ in range(2))
+        self.graphs: Graphs | None = None
+        self.obstacle: str | None = None
+        if graphs:
+            sizes = {min(micro_batch, windows), windows % micro_batch} - {0}
+            self._capture([torch.zeros(n, context + 1, dtype=torch.int64) for n in sorted(sizes)])
 
     def update(self, windows: Tensor, rate: float) -> tuple[Tensor, Tensor]:
-        """One update at the learning rate `rate`: the mean token loss before it and the gradient's norm before
-        clipping, both on the device.
+        """One update at the learning rate `rate`: the mean token loss before it and the gradient's norm
+        before clipping, both on the device.
 
-        windows: [n, context + 1] tokens, on the model's device.
+        windows: [n, context + 1] tokens, on the CPU.
         """
         set_learning_rate(self.optimizer, rate)
-        loss = accumulate_gradient(self.model, windows, self.micro_batch)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.train.clip_norm or math.inf)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        return loss, norm
+        self.loss.zero_()
+        if self.graphs is not None:
+            with self.graphs.on_stream():
+                for part in torch.split(windows.pin_memory(), self.micro_batch):
+                    self.graphs.replay(self._pass, part)
+                self.graphs.replay(self._finish)
+        else:
+            for part in torch.split(windows.to(self.device), self.micro_batch):
+                self._pass(part)
+            self._finish()
+        return self.loss.clone(), self.norm.clone()
+
+    def environment(self) -> dict[str, Any]:
+        """How updates are computed, as far as that may change bits or speed."""
+        return {"compiled": self.matrices is not None, "graphs": self.obstacle or self.graphs is not None}
 
     def state(self) -> dict[str, Any]:
         """The weights and the optimizer's moments, for a checkpoint."""
         return {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave."""
+        """Go on from what `state` gave, in place: graphs know tensors by their addresses."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        restore_moments(self.optimizer, state["optimizer"])
+        if self.matrices is not None:
+            self.matrices.renew()
 
+    def _pass(self, windows: Tensor) -> None:
+        self.loss += self.model.add_gradient(windows, self.tokens, self.train.z_loss)
 
-def accumulate_gradient(model: Transformer, windows: Tensor, micro_batch: int) -> Tensor:
-    """Add the gradient of the mean token loss to the parameters' own; returns that loss.
+    def _finish(self) -> None:
+        """Clip, update, and leave all gradients at zero."""
+        parameters = self.model.parameters()
+        self.norm.copy_(torch.nn.utils.clip_grad_norm_(parameters, self.train.clip_norm or math.inf))
+        self.optimizer.step()
+        self._clear()
+        if self.matrices is not None:
+            self.matrices.renew()
 
-    windows: [n, context + 1], taken `micro_batch` at a time; the last part may be smaller.
-    """
-    tokens = windows[:, 1:].numel()
-    loss = torch.zeros((), device=windows.device)
-    for part in torch.split(windows, micro_batch):
-        share = model.token_losses(part).sum() / tokens
-        share.backward()  # type: ignore[no-untyped-call]
-        loss += share.detach()
-    return loss
+    def _clear(self) -> None:
+        """Gradients to zero, in place; without graphs or working copies there is no need to keep them."""
+        if self.in_place:
+            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
+        else:
+            self.optimizer.zero_grad()
+
+    def _capture(self, batches: list[Tensor]) -> None:
+        """Capture the passes and what follows them, leaving the model as it was."""
+        graphs = Graphs(self.device)
+        try:
+            for batch in batches:
+                graphs.capture(self._pass, batch.to(self.device), prepare=self._clear)
+            self._clear()
+            # at a rate of 0 and with gradients of 0, AdamW makes its moments and changes no weight
+            graphs.capture(self._finish, prepare=lambda: set_learning_rate(self.optimizer, 0.0))
+            for moments in self.optimizer.state.values():
+                moments["step"].zero_()
+            self.graphs = graphs
+        except GraphError as error:
+            self.obstacle = str(error)
+            self._clear()

@@ -22,7 +22,7 @@ def test_peak_memory_is_of_the_time_since_the_reset() -> None:
 
 
 def test_the_environment_is_plain_data() -> None:
-    environment = describe(CPU, threads=1, micro_batch=8, routing="reference")
+    environment = describe(CPU, Execution(), micro_batch=8, routing="reference")
     assert (environment["device"], environment["threads"], environment["micro_batch"]) == ("cpu", 1, 8)
     assert environment["torch"] == torch.__version__
     assert all(isinstance(value, str | int | bool | None) for value in environment.values())
