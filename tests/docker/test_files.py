@@ -57,8 +57,8 @@ def commands() -> list[tuple[str, ...]]:
             found.append(words[words[0] == "CMD" :])
             texts += words
     for text in texts:
-        text = re.sub(r"\\\n\s*", " ", re.sub(r"^\s*#.*", "", text, flags=re.MULTILINE))
-        for call in re.findall(r"(?:^|[ \t/])((?:headcount|ray) [a-z][^;&|>\n]*)", text, re.MULTILINE):
+        text = re.sub(r"\\\n\s*", " ", re.sub(r"(^|\s)#.*", "", text))
+        for call in re.findall(r"(?:^|(?<!-n)[ \t/])((?:headcount|ray) [a-z][^;&|>\n]*)", text, re.MULTILINE):
             found.append(shlex.split(re.sub(r"\$\$?\w+", "1", call.removesuffix(" 2"))))
         found += [yaml.safe_load(words) for words in re.findall(r'CMD (\["(?:headcount|ray)".*\])', text)]
     calls = {tuple(words) for words in found if words[0] in ("headcount", "ray") and len(words) > 1}
