@@ -17,12 +17,12 @@ from headcount.orchestrator.cluster import Cluster, node_id
 from headcount.orchestrator.lease import LEASE_SECONDS, Lease
 from headcount.orchestrator.store.engine import StoreUnavailable
 from headcount.orchestrator.store.models import Attempt, Job
+from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import Record, record_events
 from headcount.orchestrator.store.transitions import (
     Work,
     dispatch,
     end_attempt,
-    next_jobs,
     open_attempts,
     work_of,
 )

@@ -7,8 +7,9 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store import Store, Submission, submit
 from headcount.orchestrator.store.models import Attempt
+from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.store.transitions import Work, dispatch, end_attempt, next_jobs
+from headcount.orchestrator.store.transitions import Work, dispatch, end_attempt
 from headcount.sweeps.plan import Plan, plan
 from headcount.sweeps.spec import parse_spec
 from headcount.trainer.config import DataConfig

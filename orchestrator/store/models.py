@@ -110,6 +110,8 @@ class Job(Base):
     tail_mean: Mapped[float | None]
     """Written once, when the job finishes."""
     diverged_step: Mapped[int | None]
+    micro_batch: Mapped[int | None]
+    """Windows of one pass after the job ran out of a card's memory; none for the trainer's rule."""
     forgiven_attempts: Mapped[int] = mapped_column(default=0)
     """Attempts up to this number do not count towards giving up: the job was wished for again since."""
     created: Mapped[datetime]
@@ -147,6 +149,8 @@ class Attempt(Base):
     """The lease's epoch at dispatch."""
     slot: Mapped[str] = mapped_column(String(100))
     node: Mapped[str] = mapped_column(String(200), default="")
+    share: Mapped[float | None]
+    """Cards that the slot holds, or the part of one; none on a CPU."""
     last_event: Mapped[int] = mapped_column(default=-1)
     """Sequence number of the last event stored; a restarted scheduler asks from here."""
     start_step: Mapped[int | None]
@@ -264,6 +268,17 @@ class Token(Base):
     revoked: Mapped[datetime | None]
     last_used: Mapped[datetime | None]
     """To the hour."""
+
+
+class Notice(Base):
+    """What keeps jobs from starting now, in words for people; gone when it does not any more."""
+
+    __tablename__ = "notice"
+
+    subject: Mapped[str] = mapped_column(String(200), primary_key=True)
+    """Such as `node HOST`, `sweep NAME`."""
+    words: Mapped[str] = mapped_column(Text)
+    since: Mapped[datetime]
 
 
 class Login(Base):

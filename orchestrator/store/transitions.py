@@ -6,13 +6,14 @@ Every function here is called inside a fenced write of the lease's holder.
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, literal, or_, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import announce_job, now
-from headcount.orchestrator.store.limits import allowances, flops_left
 from headcount.orchestrator.store.models import Artifact, Attempt, Job, Sweep, SweepJob
 from headcount.orchestrator.store.wishes import withdraw
+from headcount.trainer.config import JobConfig, job_from_fields
+from headcount.trainer.execution import micro_batch_rule
 
 INFRASTRUCTURE = ("slot_lost", "node_lost", "preempted", "host_memory", "timed_out")
 """Causes that say nothing about the job itself: it goes on from its last checkpoint."""
@@ -34,6 +35,8 @@ class Work:
     fingerprint: str
     log: str
     """Artifact key of the attempt's output."""
+    micro_batch: int | None = None
+    """Windows of one pass; by the trainer's rule where not given."""
 
 
 def job_folder(job_id: str) -> str:
@@ -41,58 +44,13 @@ def job_folder(job_id: str) -> str:
     return f"jobs/{job_id[:2]}/{job_id}"
 
 
-def next_jobs(session: Session, limit: int) -> list[str]:
-    """The queued jobs to dispatch next: by priority, then first submitted first, then by position.
+def dispatch(
+    session: Session, epoch: int, job_id: str, slot: str, node: str, share: float | None = None
+) -> Work | None:
+    """Open an attempt of a queued job on a slot that holds `share` cards, or none of one.
 
-    A sweep gives as many as its `max_parallel`, its budget and its end allow.
+    Returns none where the job is not queued any more.
     """
-    rooms = _rooms(session)
-    allowed = allowances(session)
-    full = [sweep_id for sweep_id, room in rooms.items() if room <= 0]
-    fitting = [
-        or_(SweepJob.sweep_id != sweep_id, flops_left() <= min(most.each, most.together))
-        for sweep_id, most in allowed.items()
-    ]
-    first = func.min(SweepJob.sweep_id)
-    rows = session.execute(
-        select(SweepJob.job_id, first, func.min(flops_left()) if allowed else literal(0.0))
-        .join(Job, Job.id == SweepJob.job_id)
-        .where(Job.state == "queued", SweepJob.wanted, ~SweepJob.paused, SweepJob.sweep_id.not_in(full))
-        .where(*fitting)
-        .group_by(SweepJob.job_id)
-        .order_by(func.max(SweepJob.priority).desc(), first, func.min(SweepJob.position))
-        .limit(limit)
-    )
-    chosen = []
-    for job_id, sweep_id, flops in rows:
-        may_begin = sweep_id not in allowed or allowed[sweep_id].admits(flops)
-        if may_begin and rooms.get(sweep_id, 1) > 0:
-            chosen.append(job_id)
-            if sweep_id in rooms:
-                rooms[sweep_id] -= 1
-            if sweep_id in allowed:
-                allowed[sweep_id] = allowed[sweep_id].less(flops)
-    return chosen
-
-
-def _rooms(session: Session) -> dict[int, int]:
-    """For every sweep with a `max_parallel`, how many more of its jobs may run."""
-    limits = session.execute(select(Sweep.id, Sweep.max_parallel).where(Sweep.max_parallel.is_not(None)))
-    rooms = {}
-    for sweep_id, limit in limits:
-        running = (
-            select(func.count())
-            .select_from(SweepJob)
-            .join(Job, Job.id == SweepJob.job_id)
-            .where(SweepJob.sweep_id == sweep_id, SweepJob.wanted)
-            .where(Job.state.in_(("running", "cancelling")))
-        )
-        rooms[sweep_id] = (limit or 0) - (session.scalar(running) or 0)
-    return rooms
-
-
-def dispatch(session: Session, epoch: int, job_id: str, slot: str, node: str) -> Work | None:
-    """Open an attempt of a queued job on a slot; none where the job is not queued any more."""
     queued = update(Job).where(Job.id == job_id, Job.state == "queued").values(state="running", ended=None)
     if session.execute(queued).rowcount == 0:  # type: ignore[attr-defined]
         return None
@@ -104,6 +62,7 @@ def dispatch(session: Session, epoch: int, job_id: str, slot: str, node: str) ->
         epoch=epoch,
         slot=slot,
         node=node,
+        share=share,
         started=now(),
         log=f"{job_folder(job_id)}/attempt-{number}.log",
     )
@@ -119,7 +78,16 @@ def work_of(session: Session, attempt: Attempt) -> Work:
     config = dict(job.config)
     config.pop("seed")
     assert attempt.log is not None
-    return Work(attempt.id, job.id, attempt.number, config, job.seed, job.fingerprint, attempt.log)
+    return Work(
+        attempt_id=attempt.id,
+        job_id=job.id,
+        number=attempt.number,
+        config=config,
+        seed=job.seed,
+        fingerprint=job.fingerprint,
+        log=attempt.log,
+        micro_batch=job.micro_batch,
+    )
 
 
 def open_attempts(session: Session) -> list[Attempt]:
@@ -155,6 +123,8 @@ def _state_after(session: Session, job: Job, attempt: Attempt, cause: str) -> st
     if cause == "cancelled" or (job.state == "cancelling" and cause in INFRASTRUCTURE):
         wanted = select(SweepJob.job_id).where(SweepJob.job_id == job.id, SweepJob.wanted).limit(1)
         return "queued" if session.scalar(wanted) else "cancelled"
+    if cause == "gpu_memory" and job.micro_batch is None:
+        return _with_less_memory(job, attempt)
     if cause not in INFRASTRUCTURE:
         return "failed"
     ends = _ends_without_checkpoint(session, job)
@@ -163,6 +133,22 @@ def _state_after(session: Session, job: Job, attempt: Attempt, cause: str) -> st
     given_up = f"given up after {ends} ends without a new checkpoint"
     attempt.message = f"{attempt.message}\n{given_up}" if attempt.message else given_up
     return "failed"
+
+
+def _with_less_memory(job: Job, attempt: Attempt) -> str:
+    """Once, a job that ran out of a card's memory is tried alone on one, with half as many windows a pass."""
+    before = (attempt.environment or {}).get("micro_batch") or micro_batch_rule(_config(job))
+    shared = attempt.share is not None and attempt.share < 1
+    if before == 1 and not shared:
+        return "failed"
+    job.micro_batch = max(1, before // 2)
+    again = f"tried once more, alone on a card and with {job.micro_batch} instead of {before} windows a pass"
+    attempt.message = f"{attempt.message}\n{again}" if attempt.message else again
+    return "queued"
+
+
+def _config(job: Job) -> JobConfig:
+    return job_from_fields({name: value for name, value in job.config.items() if name != "seed"}, job.seed)
 
 
 def _ends_without_checkpoint(session: Session, job: Job) -> int:

@@ -49,7 +49,12 @@ def requeue(session: Session, job_ids: list[str]) -> int:
         session.execute(
             update(Job)
             .where(Job.id.in_(chunk), Job.kind != "external")  # nothing here can train those
-            .values(state="queued", ended=None, forgiven_attempts=attempts.scalar_subquery()),
+            .values(
+                state="queued",
+                ended=None,
+                micro_batch=None,
+                forgiven_attempts=attempts.scalar_subquery(),
+            ),
             execution_options={"synchronize_session": False},
         )
         touch_sweeps_of(session, chunk)

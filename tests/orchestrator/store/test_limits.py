@@ -10,7 +10,7 @@ from headcount.orchestrator.store import Store, submit
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.limits import held_back, usage_of
 from headcount.orchestrator.store.models import Attempt, Job, Sweep
-from headcount.orchestrator.store.transitions import next_jobs
+from headcount.orchestrator.store.queue import next_jobs
 
 BUDGET = SWEEP + "budget: {gpu_hours: 1.05}\n"
 

@@ -6,8 +6,8 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Cell, Evaluation, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.steering import delete_sweep, pause, resume, retry, set_priority
-from headcount.orchestrator.store.transitions import next_jobs
 
 WAITING = {(h, 1, 1e-3, 0): "queued" for h in (None, 1, 4, 8)}
 

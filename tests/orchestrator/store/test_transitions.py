@@ -27,8 +27,9 @@ from headcount.orchestrator.store.models import (
     Progress,
     Sweep,
 )
+from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.store.transitions import MOST_ENDS, dispatch, next_jobs, open_attempts
+from headcount.orchestrator.store.transitions import MOST_ENDS, dispatch, open_attempts
 from headcount.trainer.tail import tail_mean
 
 

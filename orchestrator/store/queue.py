@@ -1,0 +1,155 @@
+"""The queue, read once and kept up with by the store's events: a turn costs no more with more jobs."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import func, literal, or_, select
+from sqlalchemy.orm import Session
+
+from headcount.orchestrator.store.limits import allowances, flops_left
+from headcount.orchestrator.store.memory import memory_kind
+from headcount.orchestrator.store.models import Attempt, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.turns import Lane, Need, Turn, Waiting, arrange
+
+ALONE = 1.0
+"""The share of a job that ran out of a card's memory before."""
+
+
+class Queue:
+    """The queued jobs that some sweep wants now. Safe to be old: `dispatch` looks at the job itself."""
+
+    def __init__(self, by_memory: bool = False) -> None:
+        """`by_memory` tells jobs of different memory apart, for cards that several may share."""
+        self._by_memory = by_memory
+        self._lanes: dict[tuple[Any, ...], Lane] = {}
+        self._waiting: set[str] = set()
+        self._wanted_by: dict[str, list[int]] = {}
+        self._kinds: dict[str, str] = {}
+        self._read_to: int | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._waiting
+
+    def forget(self) -> None:
+        """Read everything anew the next time."""
+        self._read_to = None
+
+    def read(self, session: Session) -> None:
+        """Keep up: changed wishes are read anew as a whole, jobs that came back one by one."""
+        newest = session.scalar(select(func.max(Event.id))) or 0
+        if self._read_to is None:
+            self._read_all(session)
+        elif newest > self._read_to:
+            news = select(Event.job_id).where(
+                Event.id > self._read_to, or_(Event.job_id.is_(None), Event.kind == "requeued")
+            )
+            told = set(session.scalars(news))
+            job_ids = {job_id for job_id in told if job_id is not None}
+            if None in told:
+                self._read_all(session)
+            elif job_ids:
+                self._add(session, job_ids)
+        self._read_to = newest
+
+    def took(self, job_id: str) -> None:
+        """A job is queued no more."""
+        self._waiting.discard(job_id)
+
+    def turns(self, session: Session) -> Iterator[Turn]:
+        """The queued jobs in the order of their turns, as far as their sweeps may begin them."""
+        return arrange(
+            list(self._lanes.values()),
+            self._waiting,
+            load=_loads(session),
+            rooms=_rooms(session),
+            allowed=allowances(session),
+            wanted_by=self._wanted_by,
+        )
+
+    def _read_all(self, session: Session) -> None:
+        self._lanes.clear()
+        self._waiting.clear()
+        self._wanted_by.clear()
+        self._add(session, None)
+
+    def _add(self, session: Session, job_ids: Iterable[str] | None) -> None:
+        """Put jobs into their lanes: those named, or all that wait."""
+        sweeps = {sweep.id: sweep for sweep in session.scalars(select(Sweep))}
+        limited = any(s.gpu_hours is not None or s.stop_at is not None for s in sweeps.values())
+        query = (
+            select(
+                *(SweepJob.sweep_id, SweepJob.priority, SweepJob.position, Job.id, Job.micro_batch),
+                flops_left() if limited else literal(0.0),
+            )
+            .join(Job, Job.id == SweepJob.job_id)
+            .where(Job.state == "queued", Job.kind != "external", SweepJob.wanted, ~SweepJob.paused)
+        )
+        if job_ids is not None:
+            query = query.where(Job.id.in_(job_ids))
+        found = session.execute(query.order_by(SweepJob.position)).all()
+        self._learn_kinds(session, {row[3] for row in found if sweeps[row[0]].gpu_share is None})
+        wanted: dict[str, list[int]] = defaultdict(list)
+        for sweep_id, priority, position, job_id, micro_batch, flops in found:
+            sweep = sweeps[sweep_id]
+            need = Need(
+                sweep.gpus_per_job,
+                ALONE if micro_batch is not None else sweep.gpu_share if self._by_memory else ALONE,
+                sweep.accelerator if self._by_memory else None,
+                self._kinds.get(job_id, ""),
+            )
+            lane = self._lanes.setdefault(
+                (sweep_id, priority, need), Lane(sweep_id, sweep.owner, priority, need)
+            )
+            lane.add(Waiting(position, job_id, flops))
+            wanted[job_id].append(sweep_id)
+        self._waiting |= wanted.keys()
+        self._wanted_by.update({job_id: ids for job_id, ids in wanted.items() if len(ids) > 1})
+
+    def _learn_kinds(self, session: Session, job_ids: set[str]) -> None:
+        if not self._by_memory or job_ids <= self._kinds.keys():
+            return
+        queued = select(Job.id, Job.config).where(Job.state == "queued")
+        for job_id, config in session.execute(queued):
+            self._kinds[job_id] = memory_kind(config)
+
+
+def next_jobs(session: Session, limit: int) -> list[str]:
+    """The jobs to dispatch next, were there slots for any."""
+    queue = Queue()
+    queue.read(session)
+    return [turn.job_id for turn in itertools.islice(queue.turns(session), limit)]
+
+
+def _loads(session: Session) -> dict[str, float]:
+    """What each owner has at work, in slots."""
+    query = (
+        select(Sweep.owner, func.sum(func.coalesce(Attempt.share, 1.0)))
+        .select_from(Job)
+        .join(SweepJob, SweepJob.job_id == Job.id)
+        .join(Sweep, Sweep.id == SweepJob.sweep_id)
+        .join(Attempt, (Attempt.job_id == Job.id) & Attempt.ended.is_(None))
+        .where(Job.state.in_(("running", "cancelling")), SweepJob.wanted)
+        .group_by(Sweep.owner)
+    )
+    return dict(session.execute(query).all())
+
+
+def _rooms(session: Session) -> dict[int, int]:
+    """For every sweep with a `max_parallel`, how many more of its jobs may run."""
+    limits = session.execute(select(Sweep.id, Sweep.max_parallel).where(Sweep.max_parallel.is_not(None)))
+    rooms = {}
+    for sweep_id, limit in limits:
+        running = (
+            select(func.count())
+            .select_from(SweepJob)
+            .join(Job, Job.id == SweepJob.job_id)
+            .where(SweepJob.sweep_id == sweep_id, SweepJob.wanted)
+            .where(Job.state.in_(("running", "cancelling")))
+        )
+        rooms[sweep_id] = (limit or 0) - (session.scalar(running) or 0)
+    return rooms
