@@ -16,7 +16,8 @@ from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 
 EVENT_KINDS = (
-    "submitted dispatched started evaluated requeued settled cancelled imported paused resumed prioritised"
+    "submitted dispatched started evaluated spiked requeued settled cancelled imported paused resumed "
+    "prioritised"
 )
 """Of the live stream: any of them fetches the page again."""
 

@@ -119,7 +119,7 @@ class Slot:
             dataset = open_dataset(work.fingerprint, self._home)
         except UserError as error:
             return "data_differs", str(error)
-        folder = self._artifacts / job_folder(work.job_id) / "checkpoints"
+        folder = self._artifacts / job_folder(work.job_id)
         try:
             config = job_from_fields(work.config, work.seed)
             for event in train(config, dataset, folder=folder, stop=lambda: self._stop_cause is not None):

@@ -4,12 +4,9 @@ A checkpoint is two files, `step-00000200.pt` and, written after it, `step-00000
 it is and the SHA-256 of the first. Neither counts without a matching other.
 """
 
-import hashlib
 import json
 import logging
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -18,8 +15,12 @@ import torch
 from headcount.trainer.config import FIELDS, NUMERICS, JobConfig, effective_fields
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import Checkpoint
+from headcount.trainer.files import has_hash, unwritable, whole_file
 
 KEPT = 2
+
+FORMAT = 2
+"""Of the state; a checkpoint in another one is passed over."""
 
 log = logging.getLogger(__name__)
 
@@ -38,30 +39,30 @@ def identity(config: JobConfig, fingerprint: str) -> dict[str, Any]:
     }
 
 
-def save(folder: Path, step: int, state: dict[str, Any], owner: dict[str, Any]) -> Checkpoint:
-    """Write the checkpoint of `step` and drop all but the newest two.
+def save(
+    folder: Path, step: int, state: dict[str, Any], owner: dict[str, Any], kept: int = KEPT
+) -> Checkpoint:
+    """Write the checkpoint of `step` and drop all but the newest `kept`.
 
     Raises `UserError` where it cannot be written; nothing of it is left then, and older ones are.
     """
     weights, statement = folder / f"step-{step:08d}.pt", folder / f"step-{step:08d}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with _atomically(weights) as file:
+        with whole_file(weights) as file:
             torch.save(state, cast(IO[bytes], file))
         digest = file.hash.hexdigest()
-        with _atomically(statement) as file:
-            file.write(json.dumps({"step": step, "sha256": digest, "owner": owner}).encode())
-        for old in _statements(folder)[KEPT:]:
+        with whole_file(statement) as file:
+            stated = {"format": FORMAT, "step": step, "sha256": digest, "owner": owner}
+            file.write(json.dumps(stated).encode())
+        for old in _statements(folder)[kept:]:
             old.unlink()
             old.with_suffix(".pt").unlink(missing_ok=True)
     except OSError as error:
         with suppress(OSError):  # a folder that was never there has nothing to clear away
             if not statement.exists():
                 weights.unlink()
-        raise UserError(
-            f"cannot write the checkpoint of step {step} in {folder}: {error.strerror}; "
-            "free some space and start the job again"
-        ) from error
+        raise unwritable(f"the checkpoint of step {step}", folder, error) from error
     return Checkpoint(step=step, file=weights.name, sha256=digest)
 
 
@@ -76,18 +77,24 @@ def load_newest(folder: Path, owner: dict[str, Any]) -> dict[str, Any] | None:
         try:
             statement = json.loads(path.read_text(encoding="utf-8"))
             weights = path.with_suffix(".pt")
-            with open(weights, "rb") as file:
-                whole = hashlib.file_digest(file, "sha256").hexdigest() == statement["sha256"]
+            readable = statement["format"] == FORMAT and has_hash(weights, statement["sha256"])
         except (OSError, ValueError, KeyError, TypeError):
-            whole = False
-        if not whole:
-            log.warning("passing over the checkpoint %s, which is damaged", path.with_suffix(".pt"))
+            readable = False
+        if not readable:
+            log.warning("passing over %s, which is damaged or of another version", path.with_suffix(".pt"))
             path.unlink()
             continue
         _check_owner(path, statement["owner"], owner)
         state: dict[str, Any] = torch.load(weights, map_location="cpu", weights_only=True)
         return state
     return None
+
+
+def drop_all(folder: Path) -> None:
+    """Remove every checkpoint in `folder`."""
+    for statement in _statements(folder):
+        statement.unlink()
+    _clear_remains(folder)
 
 
 def _clear_remains(folder: Path) -> None:
@@ -113,60 +120,3 @@ def _check_owner(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> No
 def _statements(folder: Path) -> list[Path]:
     """Newest first."""
     return sorted(folder.glob("step-*.json"), reverse=True)
-
-
-class _HashedFile:
-    """Takes what is written to it into a file and a hash. A failure is kept for `_atomically` to raise:
-    PyTorch's writer, which runs in C++, must not be left by an exception."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "wb")  # noqa: SIM115
-        self.hash = hashlib.sha256()
-        self.error: OSError | None = None
-
-    def write(self, data: Any) -> int:
-        if self.error is None:
-            try:
-                self._file.write(data)
-                self.hash.update(data)
-            except OSError as error:
-                self.error = error
-        return len(data)
-
-    def flush(self) -> None:
-        """Left to `close`."""
-
-    def close(self) -> None:
-        try:
-            if self.error is None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-        finally:
-            with suppress(OSError):  # a flush that failed above fails here again
-                self._file.close()
-        if self.error is not None:
-            raise self.error
-
-
-@contextmanager
-def _atomically(path: Path) -> Iterator[_HashedFile]:
-    """A file that appears under `path` when it is complete and on the disk; otherwise nothing does."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        file = _HashedFile(beside)
-        try:
-            yield file
-        finally:
-            file.close()
-        beside.replace(path)
-        _sync_folder(path.parent)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -37,9 +37,43 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint lies complete under the attempt's folder."""
+class Routing:
+    """How depth routing mixes after `step` updates, on the first validation window; by site, from 0."""
 
+    step: int
+    entropy: tuple[float, ...]
+    """Of the weights over sources, nats, mean over tokens and heads: ln(sources) where all weigh the same."""
+    top_source: tuple[int, ...]
+    """The source with the largest mean weight."""
+
+
+@dataclass(frozen=True)
+class Spike:
+    """A rise of the training loss that recovered: what would have been divergence had it lasted."""
+
+    step: int
+    """The first update whose smoothed loss was above the limit."""
+    steps: int
+    """How many were."""
+    highest: float
+    """The highest smoothed loss, as a multiple of the best before."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint lies complete under the job's folder, in `checkpoints`."""
+
+    step: int
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file of the result lies complete in the job's folder."""
+
+    purpose: Literal["model", "curve", "routing"]
+    """`curve`: the training loss of every update. `routing`: every `Routing`, one a line."""
     step: int
     file: str
     sha256: str
@@ -54,12 +88,15 @@ class Result:
     tail_mean: float | None
     """Mean of the evaluations in the last quarter of the steps; none where the job diverged."""
     measurements: dict[str, float]
-    """Of the whole attempt, by name: `tokens_per_second`, `seconds`, `peak_memory_bytes`, `parameters`."""
+    """By name; see docs/training.md."""
 
 
-Event = Started | Progress | Evaluation | Checkpoint | Result
+Event = Started | Progress | Evaluation | Routing | Spike | Checkpoint | Artifact | Result
 
-_KINDS: dict[str, type] = {k.__name__.lower(): k for k in (Started, Progress, Evaluation, Checkpoint, Result)}
+_KINDS: dict[str, type] = {
+    kind.__name__.lower(): kind
+    for kind in (Started, Progress, Evaluation, Routing, Spike, Checkpoint, Artifact, Result)
+}
 
 
 def to_record(event: Event) -> dict[str, Any]:
@@ -71,7 +108,5 @@ def from_record(record: dict[str, Any]) -> Event:
     """The inverse of `to_record`."""
     kind = _KINDS[record["kind"]]
     values = {f.name: record[f.name] for f in fields(kind)}
-    if kind is Evaluation:
-        values["window_losses"] = tuple(values["window_losses"])
-    event: Event = kind(**values)
+    event: Event = kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
     return event

@@ -14,6 +14,21 @@ from headcount.trainer.config import JobConfig, ModelConfig
 from headcount.trainer.residuals.registry import added_flops_per_token, added_parameters, stream_reads
 from headcount.trainer.tail import evaluation_count
 
+_PEAK_FLOPS = {
+    "H100 PCIe": 756e12,
+    "H100 NVL": 835e12,
+    "H200 NVL": 835e12,
+    "H100": 989e12,
+    "H200": 989e12,
+    "A100": 312e12,
+}
+"""Dense bf16 operations a second of a card, by a part of its name, after the maker's data sheets."""
+
+
+def peak_flops(hardware: str) -> float | None:
+    """Of a card by its name; None for one that is not listed."""
+    return next((peak for part, peak in _PEAK_FLOPS.items() if part in hardware), None)
+
 
 def parameter_count(config: JobConfig) -> int:
     """Parameters of the whole model, the tied embedding once."""

@@ -1,29 +1,36 @@
 """One job, from its configuration to its result: a generator of plain events."""
 
+import gc
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from headcount.trainer import checkpoint
+from headcount.trainer.averaging import WeightAverage
 from headcount.trainer.config import JobConfig
+from headcount.trainer.curves import Curves
 from headcount.trainer.data import Dataset
-from headcount.trainer.data.dataset import Windows
 from headcount.trainer.device import choose_device, describe, peak_memory_bytes, reset_peak_memory
 from headcount.trainer.divergence import DivergenceWatch
-from headcount.trainer.errors import UserError
-from headcount.trainer.evaluation import mean_loss, window_losses
+from headcount.trainer.evaluation import mean_loss, routing, window_losses
 from headcount.trainer.events import Evaluation, Event, Progress, Result, Started
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
+from headcount.trainer.fitting import check_fit
+from headcount.trainer.job_folder import JobFolder, State, told_again
 from headcount.trainer.model import Transformer
 from headcount.trainer.schedule import learning_rate
+from headcount.trainer.speed import Speed, bits_per_byte, utilisation
 from headcount.trainer.step import updater_for
 from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
+
+log = logging.getLogger(__name__)
 
 PROGRESS_SECONDS = 1.0
 
@@ -39,10 +46,11 @@ def train(
     execution: Execution = Execution(),  # noqa: B008 (frozen)
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Event]:
-    """Train `config` on `dataset`: `Started`, then progress, evaluations and checkpoints, then one `Result`.
+    """Train `config` on `dataset`: `Started`, then what happens as it does, then one `Result`.
 
-    With a `folder`, the job goes on from the newest whole checkpoint there and writes its own to it. The
-    evaluations before that checkpoint are told again, so that a listener who missed some has them all.
+    With a `folder`, the job goes on from the newest whole checkpoint there, and keeps there what
+    `trainer.job_folder` lists. The evaluations before that checkpoint are told again, so that a listener who
+    missed some has them all.
 
     `stop` is asked between updates: true writes a checkpoint and ends without a result. PyTorch's global
     settings are those of the exact mode only while the generator runs, and the caller's own between events.
@@ -66,43 +74,46 @@ class _Attempt:
     def __init__(
         self, config: JobConfig, dataset: Dataset, folder: Path | None, execution: Execution
     ) -> None:
-        _check_data(config, dataset)
+        check_fit(config, dataset.manifest)
         self.began = time.perf_counter()
-        self.config, self.dataset, self.folder, self.execution = config, dataset, folder, execution
+        self.config, self.dataset, self.execution = config, dataset, execution
+        self.folder = JobFolder(folder, config, dataset.manifest.fingerprint) if folder else None
         self.device = choose_device(config, execution)
         reset_peak_memory(self.device)
         self.pass_windows = micro_batch_rule(config)
         self.micro_batch = execution.micro_batch or self.pass_windows
-        self.model = Transformer(config.model, config.data.context, config.seed).to(self.device)
+        self.model = Transformer(config.model, config.data.context, config.seed, self.device)
         self.model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
         self.updater = updater_for(self.model, config, execution, self.micro_batch)
+        decay = config.train.ema_decay
+        self.average = WeightAverage(self.model, decay) if decay else None
         self.watch = DivergenceWatch(config.train)
-        self.validation = self._to_device(dataset.validation(config.train.eval_windows, config.data.context))
-        self.owner = checkpoint.identity(config, dataset.manifest.fingerprint)
+        validation = dataset.validation(config.train.eval_windows, config.data.context)
+        self.validation = torch.from_numpy(validation).to(self.device)
+        self.curves = Curves()
         self.step = self.saved_step = 0
         self.diverged_step: int | None = None
-        self.evaluations: list[Evaluation] = []
         self.unread: list[Tensor] = []
-        self.loss, self.gradient_norm = math.nan, torch.zeros(())
-        self.trained_tokens, self.trained_seconds = 0, 0.0
-        self.told = (self.trained_tokens, self.trained_seconds)
+        self.gradient_norm = torch.zeros(())
+        self.speed = Speed()
         self.saved_at = self.told_at = self.began
+        self.save_seconds = 0.0
         self.ended = False
 
     def start(self) -> list[Event]:
         """Go on from a checkpoint, or evaluate before the first update."""
-        state = checkpoint.load_newest(self.folder, self.owner) if self.folder else None
+        state = self.folder.load() if self.folder else None
+        self.step = self.saved_step = state["step"] if state else 0
+        source = torch.empty(1, self.config.model.d_model, dtype=self.model.compute_dtype, device=self.device)
+        implementation = self.model.stream.implementation(source)
+        environment = describe(self.device, self.execution, self.micro_batch, implementation)
+        started = Started(self.step, environment | self.updater.environment())
+        if state is not None and "result" in state:
+            self.ended = True
+            return [started, *told_again(state)]
         if state is not None:
             self._restore(state)
-        source = torch.empty(1, self.config.model.d_model, dtype=self.model.compute_dtype, device=self.device)
-        routing = self.model.stream.implementation(source)
-        environment = describe(self.device, self.execution, self.micro_batch, routing)
-        environment |= self.updater.environment()
-        events: list[Event] = [Started(self.step, environment), *self.evaluations]
-        if state is None:
-            events += self._evaluate()
-        if self.step == self.config.train.steps and not self.ended:
-            events.append(self._end("finished"))
+        events = [started, *(self.curves.told() if state else self._evaluate())]
         self.saved_at = self.told_at = time.perf_counter()
         return events
 
@@ -110,33 +121,37 @@ class _Attempt:
         """Update until there is something to tell, or until `stop` asks for the end."""
         began, before = time.perf_counter(), self.step
         progress = save = False
-        while not (stopped := stop()):
-            self._update()
-            now = time.perf_counter()
-            progress = now - self.told_at >= PROGRESS_SECONDS
-            save = now - self.saved_at >= self.execution.checkpoint_seconds
-            if progress or save or self._is_due():
-                break
-            if len(self.unread) == MOST_UNREAD and self._diverged():
-                break
-        diverged = self._diverged()
-        self.trained_seconds += time.perf_counter() - began
-        self.trained_tokens += (self.step - before) * self.config.train.batch_tokens
+        with _no_garbage_collection():
+            while not (stopped := stop()):
+                self._update()
+                now = time.perf_counter()
+                progress = now - self.told_at >= PROGRESS_SECONDS
+                save = now - self.saved_at >= self._save_interval()
+                if progress or save or self._is_due() or self.speed.is_unknown:
+                    break
+                if len(self.unread) == MOST_UNREAD and self._diverged():
+                    break
+            diverged = self._diverged()
+        if self.step > before:
+            tokens = (self.step - before) * self.config.train.batch_tokens
+            self.speed.add(tokens, time.perf_counter() - began, since_start=time.perf_counter() - self.began)
+        events: list[Event] = [*self.watch.spikes]
+        for spike in self.watch.spikes:
+            log.warning("the loss rose from step %d on for %d steps, and recovered", spike.step, spike.steps)
+        self.watch.spikes.clear()
         if diverged:
-            return [self._end("diverged")]
+            return events + self._end("diverged")
         if stopped:
             self.ended = True
-            return self._save()
-        last = self.step == self.config.train.steps
-        events: list[Event] = []
+            return events + self._save()
         if progress:
             events.append(self._progress())
         if self._is_due():
             events += self._evaluate()
-        if (save or last) and not self.ended:
+        if not self.ended and self.step == self.config.train.steps:
+            events += self._end("finished")
+        if save and not self.ended:
             events += self._save()
-        if last and not self.ended:
-            events.append(self._end("finished"))
         return events
 
     def _update(self) -> None:
@@ -144,6 +159,8 @@ class _Attempt:
         windows = self.dataset.batch(self.config.seed, self.step, batch_windows(self.config), data.context)
         rate = learning_rate(train, self.step)
         loss, self.gradient_norm = self.updater.update(torch.from_numpy(windows), rate)
+        if self.average is not None:
+            self.average.update()
         self.unread.append(loss)
         self.step += 1
 
@@ -155,35 +172,48 @@ class _Attempt:
         if self.unread and self.diverged_step is None:
             losses = torch.stack(self.unread).tolist()
             self.unread.clear()
-            self.loss = losses[-1]
             for step, loss in enumerate(losses, self.step - len(losses)):
+                self.curves.losses.append(loss)
                 if self.watch.diverges(step, loss):
                     self.diverged_step = step + 1
                     break
         return self.diverged_step is not None
 
     def _progress(self) -> Progress:
-        tokens, seconds = self.trained_tokens - self.told[0], self.trained_seconds - self.told[1]
-        self.told, self.told_at = (self.trained_tokens, self.trained_seconds), time.perf_counter()
+        self.told_at = time.perf_counter()
         return Progress(
             step=self.step,
-            loss=self.loss,
+            loss=self.curves.losses[-1],
             learning_rate=learning_rate(self.config.train, self.step - 1),
             gradient_norm=float(self.gradient_norm),
-            tokens_per_second=tokens / seconds,
+            tokens_per_second=self.speed.recent(),
         )
 
     def _evaluate(self) -> list[Event]:
         """An evaluation, or the end of the job where its loss is not finite."""
-        losses = window_losses(self.model, self.validation, self.pass_windows)
+        with self._kept_weights():
+            losses = window_losses(self.model, self.validation, self.pass_windows)
+            mixes = routing(self.model, self.validation[:1], self.step)
         loss = mean_loss(losses)
         if not math.isfinite(loss):
             self.diverged_step = self.step
-            return [self._end("diverged")]
+            return self._end("diverged")
         in_tail = self.step >= tail_start(self.config.train.steps)
         evaluation = Evaluation(self.step, loss, losses if in_tail else ())
-        self.evaluations.append(evaluation)
-        return [evaluation]
+        self.curves.evaluations.append(evaluation)
+        if mixes is None:
+            return [evaluation]
+        self.curves.routing.append(mixes)
+        return [evaluation, mixes]
+
+    def _kept_weights(self) -> AbstractContextManager[None]:
+        """Inside, the model has the weights that are evaluated and kept."""
+        return self.average.in_place() if self.average else nullcontext()
+
+    def _save_interval(self) -> float:
+        """Seconds between checkpoints: as stated, or more where writing takes over a fiftieth of them."""
+        stated = self.execution.checkpoint_seconds
+        return max(stated, 50 * self.save_seconds) if stated else 0
 
     def _save(self) -> list[Event]:
         if self.folder is None or self.step == self.saved_step:
@@ -191,50 +221,59 @@ class _Attempt:
         state = {
             "step": self.step,
             **self.updater.state(),
+            "average": self.average.state() if self.average else {},
             "watch": self.watch.state(),
-            "evaluations": [(e.step, e.loss, list(e.window_losses)) for e in self.evaluations],
+            **self.curves.state(),
         }
-        event = checkpoint.save(self.folder, self.step, state, self.owner)
+        began = time.perf_counter()
+        event = self.folder.save(self.step, state)
         self.saved_step, self.saved_at = self.step, time.perf_counter()
+        self.save_seconds = self.saved_at - began
         return [event]
 
-    def _restore(self, state: dict[str, Any]) -> None:
-        self.step = self.saved_step = state["step"]
+    def _restore(self, state: State) -> None:
         self.updater.restore(state)
+        if self.average is not None:
+            self.average.restore(state["average"])
         self.watch.restore(state["watch"])
-        self.evaluations = [
-            Evaluation(step, loss, tuple(losses)) for step, loss, losses in state["evaluations"]
-        ]
+        self.curves = Curves.of(state)
 
-    def _end(self, outcome: Literal["finished", "diverged"]) -> Result:
+    def _end(self, outcome: Literal["finished", "diverged"]) -> list[Event]:
         self.ended = True
-        measurements = {
+        step = self.step if self.diverged_step is None else self.diverged_step
+        pairs = [(e.step, e.loss) for e in self.curves.evaluations]
+        mean = tail_mean(pairs, self.config.train.steps) if outcome == "finished" else None
+        result = Result(outcome, step, mean, self._measurements(mean))
+        if self.folder is None:
+            return [result]
+        with self._kept_weights():
+            weights = dict(self.model.named_parameters()) if outcome == "finished" else None
+            return [*self.folder.finish(result, self.curves, weights), result]
+
+    def _measurements(self, mean: float | None) -> dict[str, float]:
+        """Of this attempt, and of the whole job what its curves tell."""
+        measured: dict[str, Any] = {
             "seconds": time.perf_counter() - self.began,
             "peak_memory_bytes": peak_memory_bytes(self.device),
             "parameters": float(sum(p.numel() for p in self.model.parameters())),
+            **self.speed.measurements(self.config.train.batch_tokens),
+            "mfu": utilisation(self.config, self.speed.tokens_per_second, self.device),
+            "bits_per_byte": bits_per_byte(mean, self.dataset.manifest.bytes_per_token),
+            "recovered_spikes": float(self.watch.recovered),
         }
-        if self.trained_tokens:
-            measurements["tokens_per_second"] = self.trained_tokens / self.trained_seconds
-        if outcome == "diverged":
-            assert self.diverged_step is not None
-            return Result("diverged", self.diverged_step, None, measurements)
-        pairs = [(e.step, e.loss) for e in self.evaluations]
-        return Result("finished", self.step, tail_mean(pairs, self.config.train.steps), measurements)
-
-    def _to_device(self, windows: Windows) -> Tensor:
-        return torch.from_numpy(windows).to(self.device)
+        if self.curves.routing:
+            entropy = self.curves.routing[-1].entropy
+            measured["routing_entropy"] = math.fsum(entropy) / len(entropy)
+        return {name: value for name, value in measured.items() if value is not None}
 
 
-def _check_data(config: JobConfig, dataset: Dataset) -> None:
-    manifest, context = dataset.manifest, config.data.context
-    if manifest.vocab_size > config.model.vocab_size:
-        raise UserError(
-            f"model.vocab_size: {config.model.vocab_size} is less than the {manifest.vocab_size} tokens "
-            f"of the data set {manifest.name}"
-        )
-    for side, tokens in (("train", manifest.train_tokens), ("validation", manifest.validation_tokens)):
-        if tokens <= context:
-            raise UserError(
-                f"data.context: a window of {context} needs {context + 1} tokens, and the data set "
-                f"{manifest.name} has {tokens} {side} tokens"
-            )
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Python's collector does not run between updates, where it would hold up the GPU."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

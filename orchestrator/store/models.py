@@ -220,7 +220,7 @@ class Artifact(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), index=True)
     attempt_id: Mapped[int | None] = mapped_column(ForeignKey("attempt.id"))
     kind: Mapped[str] = mapped_column(String(32))
-    """`checkpoint`, `log` or `curve`."""
+    """`checkpoint`, `model`, `curve` (the training loss of every update), `routing` or `log`."""
     step: Mapped[int | None]
     sha256: Mapped[str] = mapped_column(String(64))
     created: Mapped[datetime]

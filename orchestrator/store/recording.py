@@ -38,6 +38,10 @@ def record_events(session: Session, attempt_id: int, first: int, records: Sequen
         match record["kind"]:
             case "checkpoint":
                 _store_checkpoint(session, job, attempt, record)
+            case "artifact":
+                _store_file(session, job, attempt, record["purpose"], record, record["file"])
+            case "spike":
+                announce_job(session, job.id, "spiked", step=record["step"], steps=record["steps"])
             case "result":
                 _settle(session, job, attempt, record)
             case "ended":
@@ -117,13 +121,18 @@ def _replace(session: Session, job: Job, table: type[Evaluation | Progress], row
 
 def _store_checkpoint(session: Session, job: Job, attempt: Attempt, record: Record) -> None:
     """The newest checkpoint only: the trainer drops older ones."""
-    session.execute(delete(Artifact).where(Artifact.job_id == job.id, Artifact.kind == "checkpoint"))
+    _store_file(session, job, attempt, "checkpoint", record, f"checkpoints/{record['file']}")
+
+
+def _store_file(session: Session, job: Job, attempt: Attempt, kind: str, record: Record, place: str) -> None:
+    """The one file of its kind, at `place` in the job's folder."""
+    session.execute(delete(Artifact).where(Artifact.job_id == job.id, Artifact.kind == kind))
     session.add(
         Artifact(
-            key=f"{job_folder(job.id)}/checkpoints/{record['file']}",
+            key=f"{job_folder(job.id)}/{place}",
             job_id=job.id,
             attempt_id=attempt.id,
-            kind="checkpoint",
+            kind=kind,
             step=record["step"],
             sha256=record["sha256"],
             created=now(),

@@ -34,7 +34,7 @@ def slot(tmp_path: Path) -> Slot:
 def test_a_job_tells_its_events_in_order_until_its_end(slot: Slot, work: Work) -> None:
     records = _all_events(slot, work)
     kinds = [record["kind"] for record in records if record["kind"] != "progress"]
-    assert kinds == ["started", *["evaluation"] * 11, "checkpoint", "result", "ended"]
+    assert kinds == ["started", *["evaluation"] * 11, *["artifact"] * 2, "checkpoint", "result", "ended"]
     assert records[-1] == {"kind": "ended", "cause": "finished", "message": None, "reusable": True}
     assert slot.attempt() == 1
 

@@ -4,6 +4,7 @@ import pytest
 
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.divergence import DivergenceWatch
+from headcount.trainer.events import Spike
 
 TRAIN = job_from_fields({"train.steps": 400, "train.warmup_steps": 100}).train
 
@@ -28,8 +29,22 @@ def test_a_smoothed_loss_that_stays_above_its_best_for_a_twentieth_of_the_steps(
     assert first_divergence(losses) == 150 + 7 + 20 - 2
 
 
-def test_a_spike_that_recovers_is_no_divergence() -> None:
-    assert first_divergence([2.0] * 150 + [4.0] * 10 + [2.0] * 240) is None
+def test_a_spike_that_recovers_is_no_divergence_but_is_told() -> None:
+    """Ten losses of 4 lift the smoothed loss to 4 − 2·0.95¹⁰ = 2.80, above 2.6 from the seventh on; it comes
+    down to 2 + 0.80·0.95^k, below 2.6 from k = 6 on."""
+    watch = DivergenceWatch(TRAIN)
+    assert first_divergence([2.0] * 150 + [4.0] * 10 + [2.0] * 240, watch) is None
+    assert watch.spikes == [Spike(156, 9, pytest.approx((4 - 2 * 0.95**10) / 2))]
+
+
+def test_a_spike_may_lie_across_a_restart() -> None:
+    losses = [2.0] * 150 + [4.0] * 10 + [2.0] * 240
+    whole, first, second = (DivergenceWatch(TRAIN) for _ in range(3))
+    first_divergence(losses, whole)
+    first_divergence(losses[:161], first)
+    second.restore(first.state())
+    assert not any(second.diverges(step, losses[step]) for step in range(161, 400))
+    assert (first.spikes, second.spikes) == ([], whole.spikes)
 
 
 def test_warmup_does_not_count() -> None:

@@ -9,12 +9,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from headcount.trainer import loop
 from headcount.trainer.config import JobConfig, fields_of
 from headcount.trainer.data import Dataset
 from headcount.trainer.errors import UserError
-from headcount.trainer.events import Checkpoint, Evaluation, Event, Progress, Result, Started
+from headcount.trainer.events import (
+    Artifact,
+    Checkpoint,
+    Evaluation,
+    Event,
+    Progress,
+    Result,
+    Routing,
+    Started,
+)
 from headcount.trainer.execution import Execution
 from headcount.trainer.loop import train
 from headcount.trainer.model import Transformer
@@ -35,9 +45,7 @@ def result(events: list[Event]) -> Result:
 
 
 def final_weights(folder: Path) -> dict[str, torch.Tensor]:
-    newest = max(folder.glob("step-*.pt"))
-    weights: dict[str, torch.Tensor] = torch.load(newest, weights_only=True)["model"]
-    return weights
+    return load_file(folder / "model.safetensors")
 
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
@@ -54,7 +62,7 @@ def test_the_events_of_a_job(small_job: Job, small_data: Dataset, tmp_path: Path
     config = small_job(**ROUTED)
     events = list(train(config, small_data, folder=tmp_path))
     kinds = [type(event) for event in events if not isinstance(event, Progress)]
-    assert kinds == [Started, *[Evaluation] * 9, Checkpoint, Result]
+    assert kinds == [Started, *[Evaluation, Routing] * 9, *[Artifact] * 3, Checkpoint, Result]
     assert isinstance(events[0], Started)
     assert events[0].step == 0
     assert events[0].environment["threads"] == 1
@@ -66,8 +74,14 @@ def test_the_events_of_a_job(small_job: Job, small_data: Dataset, tmp_path: Path
     end = result(events)
     assert (end.outcome, end.step) == ("finished", 16)
     assert end.tail_mean == pytest.approx(sum(e.loss for e in told[-3:]) / 3, abs=1e-12)
-    assert end.measurements.keys() == {"tokens_per_second", "seconds", "peak_memory_bytes", "parameters"}
+    assert end.measurements.keys() == {
+        *("tokens_per_second", "step_seconds", "first_update_seconds", "seconds"),
+        *("peak_memory_bytes", "parameters", "bits_per_byte", "recovered_spikes", "routing_entropy"),
+    }
     assert 0 < end.measurements["seconds"] < 60
+    assert end.measurements["step_seconds"] * end.measurements["tokens_per_second"] == pytest.approx(128)
+    per_byte = small_data.manifest.bytes_per_token
+    assert end.tail_mean == pytest.approx(end.measurements["bits_per_byte"] * math.log(2) * per_byte)
     assert end.measurements["peak_memory_bytes"] > 1e7
 
 
@@ -188,10 +202,8 @@ def test_a_finished_job_only_tells_again(small_job: Job, small_data: Dataset, tm
     config = small_job()
     first = list(train(config, small_data, folder=tmp_path))
     again = list(train(config, small_data, folder=tmp_path))
-    assert [type(event) for event in again] == [Started, *[Evaluation] * 9, Result]
-    assert evaluations(again) == evaluations(first)
-    assert result(again).tail_mean == result(first).tail_mean
-    assert "tokens_per_second" not in result(again).measurements
+    assert [type(event) for event in again] == [Started, *[Evaluation] * 9, *[Artifact] * 2, Result]
+    assert again[1:] == [e for e in first if isinstance(e, Evaluation | Artifact | Result)]
 
 
 def test_a_stopped_job_keeps_what_it_did(small_job: Job, small_data: Dataset, tmp_path: Path) -> None:

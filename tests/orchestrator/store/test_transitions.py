@@ -87,6 +87,32 @@ def test_a_finished_job_has_the_tail_mean_of_its_stored_evaluations(store: Store
         assert artifact.key == f"jobs/{job.id[:2]}/{job.id}/checkpoints/step-00000040.pt"
 
 
+def test_files_of_the_result_are_named_and_a_spike_is_announced(store: Store) -> None:
+    submit_text(store)
+    records = records_of_a_job()
+    purposes = {"model": "model.safetensors", "curve": "training_loss.npy"}
+    records[-2:-2] = [
+        {"kind": "routing", "step": 40, "entropy": [0.0], "top_source": [0]},
+        {"kind": "spike", "step": 12, "steps": 3, "highest": 1.4},
+        *(
+            {"kind": "artifact", "purpose": purpose, "step": 40, "file": file, "sha256": "ef" * 32}
+            for purpose, file in [*purposes.items(), *purposes.items()]  # told twice after a restart
+        ),
+    ]
+    with store.write() as session:
+        work = start_next(session)
+        record_events(session, work.attempt_id, 0, records)
+        folder = f"jobs/{work.job_id[:2]}/{work.job_id}"
+        kept = session.execute(select(Artifact.kind, Artifact.key, Artifact.sha256)).all()
+        assert set(kept) == {
+            ("checkpoint", f"{folder}/checkpoints/step-00000040.pt", "cd" * 32),
+            *((purpose, f"{folder}/{file}", "ef" * 32) for purpose, file in purposes.items()),
+        }
+        assert session.get_one(Job, work.job_id).state == "finished"
+        (spiked,) = session.scalars(select(Event).where(Event.kind == "spiked"))
+        assert spiked.detail == {"step": 12, "steps": 3}
+
+
 def test_events_are_stored_once_however_often_they_are_told(store: Store) -> None:
     submit_text(store)
     records = records_of_a_job()
