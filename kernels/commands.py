@@ -17,3 +17,14 @@ def routing(context: click.Context) -> None:
     from headcount.kernels.bench import main
 
     main(context.args)
+
+
+@bench.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+)
+@click.pass_context
+def step(context: click.Context) -> None:
+    """A training step with depth routing (the options of python -m headcount.kernels.step_bench)."""
+    from headcount.kernels.step_bench import main
+
+    main(context.args)

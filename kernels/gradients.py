@@ -30,7 +30,7 @@ class Gradients:
         self.next_site = fwd.num_read - 1
         self.of_sources = torch.empty_like(fwd.sources)
         self.deferred_pz = fwd.inverse_rms.new_empty(fwd.tokens, fwd.tiles.H, fwd.row_stride)
-        self.delta = fwd.inverse_rms.new_empty(fwd.launch.block_sites, fwd.tokens, fwd.tiles.H)
+        self.delta = fwd.inverse_rms.new_empty(fwd.blocks[0].num_sites, fwd.tokens, fwd.tiles.H)
         self.of_folded = torch.zeros_like(fwd.queries, dtype=torch.float32)
         self.table = table_of(fwd.sources.unbind(0)) if fwd.launch.one_site else None
 
@@ -90,10 +90,10 @@ class Gradients:
     def of_queries(self) -> Tensor:
         """Finish the gradient of the folded queries [N, d], and let go of all buffers."""
         fwd = self.forward
-        if not fwd.launch.one_site:
+        if fwd.launch.one_site:
+            self.of_folded[0] = 0  # one source, of weight 1 whatever the query; the kernel leaves rounding
+        else:
             self.run_deferred(fwd.blocks[0])
-        # site 0 has one source, of weight 1 whatever the query: zero, where the kernel leaves rounding
-        self.of_folded[0] = 0
         total = self.of_folded
         fwd.kept.clear()
         del fwd.sources, fwd.current, self.of_sources, self.deferred_pz, self.delta, self.of_folded
@@ -135,6 +135,12 @@ class Gradients:
     def run_deferred(self, block: "Block") -> None:
         fwd, launch = self.forward, self.forward.launch
         sites = self.sites(block)
+        lse, delta = fwd.kept.pop(block)[1], self.delta
+        if sites.start == 0:  # its query has no gradient
+            sites, lse, delta = sites[1:], lse[1:], delta[1:]
+            del self.of_sites[0]
+            if not sites:
+                return
         addresses = [self.of_sites[site].data_ptr() for site in sites]
         addresses += addresses[:1] * (SITES_PADDED - len(addresses))
         programs = triton.cdiv(fwd.tokens, launch.deferred_tokens)
@@ -146,14 +152,14 @@ class Gradients:
                 fwd.queries,
                 fwd.inverse_rms,
                 *addresses,
-                fwd.kept.pop(block)[1],
-                self.delta,
+                lse,
+                delta,
                 self.of_sources,
                 *fwd.descriptors(self.of_sources, block.num_old),
                 self.deferred_pz,
                 of_folded,
                 fwd.tokens,
-                block.first_site,
+                sites.start,
                 len(sites),
                 block.num_old,
                 fwd.row_stride,

@@ -26,6 +26,7 @@ def group_forward_kernel(
     D: tl.constexpr,
     GP: tl.constexpr,
     BD: tl.constexpr,
+    STAGES: tl.constexpr,
 ):
     i_t = tl.program_id(0).to(tl.int64)
     o_g = tl.arange(0, GP)
@@ -38,7 +39,7 @@ def group_forward_kernel(
     m = tl.full([GP], float("-inf"), tl.float32)
     s = tl.zeros([GP], tl.float32)
     acc = tl.zeros([GP, BD], tl.float32)
-    for n in range(0, num_sources):
+    for n in tl.range(0, num_sources, num_stages=STAGES):
         v = tl.load(source_row(TABLE, n, OUT, D) + i_t * D + o_d, mask=m_d, other=0.0).to(tl.float32)
         r = tl.rsqrt(tl.sum(v * v, 0) / D + eps) * LOG2E
         z = tl.sum(w * v[None, :], 1) * r
@@ -68,6 +69,7 @@ def group_backward_kernel(
     D: tl.constexpr,
     GP: tl.constexpr,
     BD: tl.constexpr,
+    STAGES: tl.constexpr,
     TOKENS: tl.constexpr,
 ):
     i_p = tl.program_id(0).to(tl.int64)
@@ -85,7 +87,7 @@ def group_backward_kernel(
         out = tl.load(OUT + i_t * G * D + o, mask=mask, other=0.0).to(tl.float32)
         delta = tl.sum(g * out, 1)
         lse = tl.load(LSE + i_t * G + o_g, mask=m_g, other=float("inf"))
-        for n in range(0, num_sources):
+        for n in tl.range(0, num_sources, num_stages=STAGES):
             v = tl.load(source_row(TABLE, n, OUT, D) + i_t * D + o_d, mask=m_d, other=0.0).to(tl.float32)
             r = tl.rsqrt(tl.sum(v * v, 0) / D + eps)
             z = tl.sum(w * v[None, :], 1) * r

@@ -4,6 +4,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -33,36 +34,71 @@ class Shape(NamedTuple):
         return [2 + site * (self.blocks - 1) // self.sites for site in range(self.sites)]
 
 
+@dataclass
 class Case:
-    """Random sources, folded queries and site gradients of one shape."""
+    """Inputs of one shape's routing."""
 
-    def __init__(self, shape: Shape) -> None:
+    shape: Shape
+    sources: list[Tensor]  # of [T, d]
+    queries: Tensor  # folded: [sites, d] float32, here with bfloat16 values
+    gradients: list[Tensor]  # of each site's read
+
+    @classmethod
+    def random(cls, shape: Shape, dtype: torch.dtype = torch.bfloat16) -> "Case":
         generator = torch.Generator(device="cuda").manual_seed(0)
 
         def normal(*size: int) -> Tensor:
             return torch.randn(*size, device="cuda", generator=generator)
 
-        self.shape = shape
-        num_sources = max(shape.reads())
-        scales = [math.exp(0.5 * math.sin(n)) for n in range(num_sources)]
-        self.sources = [
-            (scale * normal(shape.tokens, shape.width)).bfloat16().requires_grad_() for scale in scales
-        ]
+        scales = [math.exp(0.5 * math.sin(n)) for n in range(max(shape.reads()))]
+        sources = [(scale * normal(shape.tokens, shape.width)).to(dtype) for scale in scales]
         queries = normal(shape.sites, shape.width) / math.sqrt(shape.width / shape.heads)
-        self.queries = queries.bfloat16().float().requires_grad_()
-        self.gradients = [normal(shape.tokens, shape.width).bfloat16() for _ in range(shape.sites)]
+        gradients = [normal(shape.tokens, shape.width).to(dtype) for _ in range(shape.sites)]
+        leaves = [source.requires_grad_() for source in sources]
+        return cls(shape, leaves, queries.bfloat16().float().requires_grad_(), gradients)
+
+    def first_tokens(self, tokens: int) -> "Case":
+        """The first tokens alone, in float64."""
+        sources = [source.detach()[:tokens].double().requires_grad_() for source in self.sources]
+        gradients = [gradient[:tokens].double() for gradient in self.gradients]
+        shape = self.shape._replace(tokens=tokens)
+        return Case(shape, sources, self.queries.detach().double().requires_grad_(), gradients)
 
     def inputs(self) -> list[Tensor]:
         return [*self.sources, self.queries]
 
 
 Read = Callable[[list[Tensor], Tensor, int], Tensor]
+Pass = tuple[Sequence[Tensor], Sequence[Tensor]]  # every site's read; gradients of the sources and queries
 
 
-def forward_by_site(case: Case, read: Read) -> list[Tensor]:
-    """Every site's read, one call each, over a list of sources."""
-    queries = case.queries.unbind(0)
-    return [read(case.sources[:n], queries[s], case.shape.heads) for s, n in enumerate(case.shape.reads())]
+class Implementation(NamedTuple):
+    """Something that routes a whole case."""
+
+    forward: Callable[[Case], Sequence[Tensor]]
+    both: Callable[[Case], Pass]
+    heads: int | None = None  # where it knows one number of heads only
+
+    @classmethod
+    def of(cls, forward: Callable[[Case], list[Tensor]], heads: int | None = None) -> "Implementation":
+        """With autograd's backward."""
+
+        def both(case: Case) -> Pass:
+            outputs = forward(case)
+            return outputs, torch.autograd.grad(outputs, case.inputs(), case.gradients)
+
+        return cls(forward, both, heads)
+
+    @classmethod
+    def by_site(cls, read: Read, heads: int | None = None) -> "Implementation":
+        """One call of `read` for each site, over a list of sources."""
+
+        def forward(case: Case) -> list[Tensor]:
+            queries = case.queries.unbind(0)
+            reads = enumerate(case.shape.reads())
+            return [read(case.sources[:n], queries[site], case.shape.heads) for site, n in reads]
+
+        return cls.of(forward, heads)
 
 
 def milliseconds(work: Callable[[], object], replays: int = 9) -> float:
@@ -81,57 +117,65 @@ def milliseconds(work: Callable[[], object], replays: int = 9) -> float:
 
 
 def captured(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
+    """`work` as a CUDA graph, after one run of it.
+
+    Both on one stream: autograd runs a leaf's accumulation on the stream of its first use, and a capture
+    that has to leave its own stream fails.
+    """
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
         work()
-    torch.cuda.current_stream().wait_stream(side)
+    stream.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, stream=stream):
         work()
     return graph
 
 
-def times_of(case: Case, forward: Callable[[], list[Tensor]]) -> tuple[float, float]:
+def times_of(case: Case, implementation: Implementation) -> tuple[float, float]:
     """Forward and backward: the backward is what a graph of both takes beyond the forward's."""
-    forward_ms = milliseconds(forward)
-    both = milliseconds(lambda: torch.autograd.grad(forward(), case.inputs(), case.gradients))
-    return forward_ms, both - forward_ms
-
-
-def peak_gib(case: Case, forward: Callable[[], list[Tensor]]) -> float:
-    """Peak memory of forward and backward beyond sources, site gradients and the sites' results."""
+    forward_ms = milliseconds(lambda: implementation.forward(case))
     torch.cuda.empty_cache()
+    both_ms = milliseconds(lambda: implementation.both(case))
+    torch.cuda.empty_cache()
+    return forward_ms, both_ms - forward_ms
+
+
+CHECKED = 64  # tokens
+
+
+def peak_and_errors(case: Case, implementation: Implementation) -> dict[str, float]:
+    """Peak memory of forward and backward beyond sources, site gradients and the sites' results, in GiB and
+    in all sources' size; and RMS errors over RMS values against float64, on the first CHECKED tokens.
+
+    Tokens do not meet but in the query's gradient, so the other tokens' gradients are zero here.
+    """
+    for gradient in case.gradients:
+        gradient[CHECKED:] = 0
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    torch.autograd.grad(forward(), case.inputs(), case.gradients)
-    results = case.shape.sites * case.shape.tokens * case.shape.width * 2
-    return (torch.cuda.max_memory_allocated() - before - results) / 2**30
-
-
-def errors(shape: Shape, run: Callable[[Case], list[Tensor]]) -> dict[str, float]:
-    """RMS errors over RMS values against float64, on 64 tokens."""
-    case = Case(shape._replace(tokens=64))
-    outputs = run(case)
-    ours = (outputs, torch.autograd.grad(outputs, case.inputs(), case.gradients))
-    exact = Case(case.shape)
-    exact.sources = [source.detach().double().requires_grad_() for source in case.sources]
-    exact.queries = case.queries.detach().double().requires_grad_()
-    ones = torch.ones(shape.width, dtype=torch.float64, device="cuda")
-    outputs = forward_by_site(
-        exact, lambda sources, query, heads: route_by_definition(sources, query, ones, heads)
+    outputs, gradients = implementation.both(case)
+    vectors = case.shape.tokens * case.shape.width * 2
+    beyond = torch.cuda.max_memory_allocated() - before - case.shape.sites * vectors
+    ones = torch.ones(case.shape.width, dtype=torch.float64, device="cuda")
+    by_definition = Implementation.by_site(
+        lambda sources, query, heads: route_by_definition(sources, query, ones, implementation.heads or heads)
     )
-    expected = (outputs, torch.autograd.grad(outputs, exact.inputs(), [g.double() for g in case.gradients]))
-
-    def error(a: Sequence[Tensor], b: Sequence[Tensor]) -> float:
-        difference = sum((x.double() - y).square().sum().item() for x, y in zip(a, b, strict=True))
-        return math.sqrt(difference / sum(y.square().sum().item() for y in b))
-
+    exact_outputs, exact = by_definition.both(case.first_tokens(CHECKED))
     return {
-        "out": error(ours[0], expected[0]),
-        "dv": error(ours[1][:-1], expected[1][:-1]),
-        "dq": error(ours[1][-1:], expected[1][-1:]),
+        "peak_gib": beyond / 2**30,
+        "peak_ntd": beyond / vectors / len(case.sources),
+        "out": relative_error([output[:CHECKED] for output in outputs], exact_outputs),
+        "dv": relative_error([gradient[:CHECKED] for gradient in gradients[:-1]], exact[:-1]),
+        "dq": relative_error(gradients[-1:], exact[-1:]),
     }
+
+
+def relative_error(ours: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
+    """|ours − exact| / |exact|, all tensors together."""
+    difference = sum((a.double() - b).square().sum().item() for a, b in zip(ours, exact, strict=True))
+    return math.sqrt(difference / sum(b.square().sum().item() for b in exact))
 
 
 def vectors_moved(shape: Shape, implementation: str) -> float:
@@ -154,7 +198,7 @@ def vectors_moved(shape: Shape, implementation: str) -> float:
         for site in own[1 if block.num_old else 0 :]:
             total += site + 1 - block.num_old + (1 if block.num_old else 0) + 1  # merge
             total += 1 + later + (own.stop - site) + 1 + 1  # finalise
-        total += own.stop + block.num_sites  # deferred: sources and site gradients
+        total += own.stop + len(own[own.start == 0 :])  # deferred: sources, and gradients but of site 0
     return total
 
 

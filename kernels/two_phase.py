@@ -37,12 +37,15 @@ class Block(NamedTuple):
 
 
 def partition(num_sites: int, largest: int) -> list[Block]:
-    """The fewest blocks of at most `largest` sites, as equal as can be."""
-    num_blocks = -(-num_sites // largest)
+    """The fewest blocks of at most `largest` sites, as equal as can be. Site 0, which reads one source and
+    has no use for its query, joins the first block uncounted: a model's 2L + 1 sites are often 1 more than a
+    multiple of 8.
+    """
+    num_blocks = max(1, -(-(num_sites - 1) // largest))
     blocks = []
     first = 0
     for b in range(num_blocks):
-        size = num_sites // num_blocks + (b < num_sites % num_blocks)
+        size = (num_sites - 1) // num_blocks + (b < (num_sites - 1) % num_blocks) + (b == 0)
         blocks.append(Block(first, size, first + 1 if first else 0))
         first += size
     return blocks

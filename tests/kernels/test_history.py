@@ -27,9 +27,7 @@ class Sublayer(nn.Module):
 class Model(nn.Module):
     """The smallest model with depth routing: tokens to a loss."""
 
-    def __init__(
-        self, implementation: str, block_size: int | None = None, *, products: bool = False
-    ) -> None:
+    def __init__(self, implementation: str, block_size: int | None = None, *, products: bool = False) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.embedding = nn.Embedding(11, WIDTH)
@@ -70,7 +68,7 @@ def trained_once(model: Model, *batches: Tensor) -> dict[str, Tensor]:
 
 
 def assert_close(ours: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    torch.testing.assert_close(ours, expected, rtol=2e-4, atol=1e-6)
+    torch.testing.assert_close(ours, expected, rtol=2e-4, atol=4e-6)
 
 
 @pytest.mark.parametrize("implementation", ["fused", "two_phase"])
@@ -367,12 +365,14 @@ def test_bad_sources_are_refused():
 def test_bad_products_are_refused_by_name():
     history = DepthHistory(*routing_parameters(2), HEADS, implementation="two_phase")
     x, weight = torch.ones(3, 8, device=DEVICE), torch.ones(WIDTH, 8, device=DEVICE)
+    history.write(SOURCES[0])
     with pytest.raises(RuntimeError, match="write out of turn: 1 sources and 0 reads"):
-        history.write(SOURCES[0])
         history.write_product(x, weight)
     history.read()
     for bad in ((x[:2], weight), (x, weight[:8]), (x, weight.half()), (x.half(), weight)):
-        with pytest.raises(ValueError, match=r"(x|weight) is torch.float(16|32) \[.*, expected torch.float32"):
+        with pytest.raises(
+            ValueError, match=r"(x|weight) is torch.float(16|32) \[.*, expected torch.float32"
+        ):
             history.write_product(*bad)
 
 

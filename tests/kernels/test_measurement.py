@@ -5,13 +5,15 @@ from headcount.kernels.measurement import Shape, vectors_moved
 
 
 @pytest.mark.parametrize(
-    ("name", "gigabytes"), [("100m", 8.29), ("350m", 10.80), ("1b", 12.69), ("8b", 40.6)]
+    ("name", "gigabytes"), [("100m", 8.24), ("350m", 10.51), ("1b", 12.07), ("8b", 38.6)]
 )
-def test_bytes_of_two_phase_are_those_of_the_published_byte_model(name, gigabytes):
-    """The model of docs/kernels.md, worked out there by hand for these shapes."""
+def test_bytes_of_two_phase(name, gigabytes):
+    """By the model of docs/kernels.md; at 350M by hand: partial results 130 + 40 vectors, merges 54 + 5 · 42,
+    finalise 81 + 4 · 56 + 49 + 5 · 5, deferred 218 + 174 + 48.
+    """
     shape = SHAPES[name]
     vectors = vectors_moved(shape, "two_phase")
-    assert vectors * shape.tokens * shape.width * 2 / 1e9 == pytest.approx(gigabytes, rel=5e-3)
+    assert vectors * shape.tokens * shape.width * 2 / 1e9 == pytest.approx(gigabytes, rel=1e-3)
 
 
 def test_bytes_of_a_tiny_model_count_every_vector():
@@ -19,7 +21,7 @@ def test_bytes_of_a_tiny_model_count_every_vector():
     shape = Shape(tokens=1, width=1, sites=2, heads=1)
     forward = (1 + 1) + (2 + 1)
     finalise = (1 + 2 + 1 + 1) + (1 + 1 + 1 + 1)  # source, site gradients, out, result
-    deferred = 2 + 2
+    deferred = 2 + 1  # site 0's query has no gradient
     assert vectors_moved(shape, "two_phase") == forward + finalise + deferred
     assert vectors_moved(shape, "fused") == forward + (1 + 2 + 1 + 2) + 2 * 2 + 3 * 1
 
