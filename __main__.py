@@ -11,9 +11,12 @@ from headcount.trainer.errors import UserError
 COMMANDS = {
     "plan": "headcount.orchestrator.commands",
     "run": "headcount.orchestrator.commands",
+    "submit": "headcount.orchestrator.commands",
+    "watch": "headcount.orchestrator.commands",
     "status": "headcount.orchestrator.commands",
     "jobs": "headcount.orchestrator.commands",
     "logs": "headcount.orchestrator.commands",
+    "why": "headcount.orchestrator.commands",
     "cancel": "headcount.orchestrator.commands",
     "pause": "headcount.orchestrator.commands",
     "resume": "headcount.orchestrator.commands",

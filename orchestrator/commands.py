@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 
 import click
 
@@ -11,13 +13,24 @@ _RAY_HELP = "A Ray cluster to use, such as 10.0.0.1:6379; else RAY_ADDRESS, else
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
-def plan(file: str, as_json: bool) -> None:
-    """Show the cells and jobs of a sweep and what they would cost."""
+@click.option(
+    "--slots",
+    type=click.IntRange(1),
+    help="GPUs, or CPU slots, to train on; else those of this machine.",
+)
+def plan(file: str, as_json: bool, slots: int | None) -> None:
+    """Show the cells and jobs of a sweep, what they would cost, and what they could not tell.
+
+    The time rests on jobs like these that the store has measured on hardware like this, or else on a model
+    that is stated. Of a sweep that was edited, the difference from what was submitted is shown.
+    """
     from rich.console import Console
 
-    from headcount.orchestrator.running import make_plan, read_spec
+    from headcount.orchestrator.history import read_history
+    from headcount.orchestrator.planning import difference_lines, make_plan, read_spec
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
+    from headcount.orchestrator.store.difference import difference
     from headcount.orchestrator.store.submission import compare
     from headcount.sweeps.rendering import plan_as_dict, render_plan
 
@@ -26,35 +39,113 @@ def plan(file: str, as_json: bool) -> None:
     planned = make_plan(read_spec(file, store), settings)
     with store.read() as session:
         found = compare(session, planned)
+        changed = difference(session, planned)
+        history = read_history(session, planned, slots)
     counts = {"new": found.new, "known": found.known, "shared": found.shared}
     if as_json:
-        click.echo(json.dumps({**plan_as_dict(planned), "jobs_in_store": counts}, indent=2))
+        difference_as_dict = asdict(changed) if changed else None
+        content = {
+            **plan_as_dict(planned, history),
+            "jobs_in_store": counts,
+            "difference": difference_as_dict,
+        }
+        click.echo(json.dumps(content, indent=2))
         return
     console = Console()
-    render_plan(planned, console)
+    render_plan(planned, console, history)
     words = ", ".join(f"{count} {name}" for name, count in counts.items())
-    if found.added_cells and found.known:
-        words += f"; {found.added_cells} cells added"
-    if found.removed_cells:
-        words += f"; {found.removed_cells} cells withdrawn"
     console.print(f"In the store: {words}", highlight=False)
+    for line in difference_lines(changed) if changed else ():
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
 @click.option("--ray-address", envvar="RAY_ADDRESS", help=_RAY_HELP)
-def run(file: str, ray_address: str | None) -> None:
+@click.option(
+    "--stop-after",
+    metavar="TIME",
+    help="Such as 90s, 8m or 2h: begin only jobs that should end by then; what still runs is put back.",
+)
+def run(file: str, ray_address: str | None, stop_after: str | None) -> None:
     """Train what a sweep still lacks, and follow it until every job has an outcome.
 
     FILE is a sweep's YAML; NAME is a sweep that was submitted before. Ctrl-C stops cleanly, and the same
-    command goes on. Exits with 0 when every job has finished, and with 3 when some failed or diverged.
+    command goes on. Exits with 0 when every job has finished, and with 3 when some failed or diverged, or are
+    left because the time or the budget is up.
     """
     from rich.console import Console
 
+    from headcount.orchestrator.following import seconds_of
     from headcount.orchestrator.running import run_sweep
     from headcount.orchestrator.settings import load_settings
 
-    sys.exit(run_sweep(file, load_settings(), ray_address, Console()))
+    seconds = None if stop_after is None else seconds_of(stop_after, "--stop-after")
+    sys.exit(run_sweep(file, load_settings(), ray_address, Console(), seconds))
+
+
+_SERVICE = (
+    click.option(
+        "--url", envvar="HEADCOUNT_URL", help="A service, such as https://lab.example; else HEADCOUNT_URL."
+    ),
+    click.option(
+        "--token",
+        envvar="HEADCOUNT_TOKEN",
+        help="Of the service. Better in HEADCOUNT_TOKEN: others on this machine see what is typed.",
+    ),
+)
+
+
+def _of_service(command: Callable[..., None]) -> Callable[..., None]:
+    for option in reversed(_SERVICE):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("file", metavar="FILE|NAME")
+@_of_service
+def submit(file: str, url: str | None, token: str | None) -> None:
+    """Ask for a sweep's jobs and return at once; a scheduler trains them.
+
+    With --url the file is sent to a service, and its text must be a data source that the service knows.
+    Otherwise it goes straight to the store. What is known already is not trained again; of a file that was
+    edited, only what is new is added, and what is gone is withdrawn.
+    """
+    from rich.console import Console
+
+    from headcount.orchestrator.submitting import submit_to_service, submit_to_store
+
+    if url:
+        from headcount.orchestrator.service import Service
+
+        submit_to_service(file, Service(url, token), Console())
+        return
+    from headcount.orchestrator.settings import load_settings
+
+    submit_to_store(file, load_settings(), Console())
+
+
+@click.command()
+@click.argument("sweep")
+@_of_service
+def watch(sweep: str, url: str | None, token: str | None) -> None:
+    """Follow a sweep that others train, until nothing of it is to come.
+
+    Ctrl-C ends the watching, and nothing else. Exits as 'run' does: 0 when every job has finished, else 3.
+    """
+    from rich.console import Console
+
+    from headcount.orchestrator.watching import watch_service, watch_store
+
+    if url:
+        from headcount.orchestrator.service import Service
+
+        sys.exit(watch_service(sweep, Service(url, token), Console()))
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+
+    sys.exit(watch_store(sweep, open_store(load_settings()), Console()))
 
 
 @click.command()
@@ -96,6 +187,18 @@ def logs(job: str) -> None:
     from headcount.orchestrator.showing import show_logs
 
     show_logs(job)
+
+
+@click.command()
+@click.argument("job")
+def why(job: str) -> None:
+    """Say what a job waits for, or how each attempt at it ended. JOB is the beginning of its id."""
+    from headcount.orchestrator.reasons import explain
+    from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.store import open_store
+
+    for line in explain(open_store(load_settings()), job):
+        click.echo(line)
 
 
 @click.command()

@@ -1,5 +1,6 @@
 """Showing a sweep while it runs: a live picture on a terminal, a line now and then elsewhere."""
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,8 @@ from rich.text import Text
 
 from headcount.orchestrator.overview import SweepState
 from headcount.orchestrator.time_to_go import TimeToGo
+from headcount.sweeps.rendering import duration
+from headcount.trainer.errors import UserError
 
 LINE_SECONDS = 10.0
 
@@ -52,13 +55,12 @@ def cell_words(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{axis.rpartition('.')[2]}={value}" for axis, value in settings.items()) or "-"
 
 
-def duration(seconds: float) -> str:
-    """Such as 42 s, 3:05 or 2:03:05."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+def seconds_of(text: str, option: str) -> float:
+    """Seconds of a time such as 90s, 8m, 1.5h or 2d, given for `option`. Raises `UserError`."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d+)?)([smhd])", text.strip())
+    if not found or not float(found[1]):
+        raise UserError(f"{option} {text}: expected a time such as 90s, 8m, 2h or 30d")
+    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[found[2]]
 
 
 def to_go_words(to_go: TimeToGo | None, state: SweepState) -> str:

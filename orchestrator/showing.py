@@ -1,5 +1,6 @@
 """What `status`, `jobs` and `logs` print."""
 
+from collections.abc import Iterator
 from typing import Literal
 
 import click
@@ -7,12 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from headcount.orchestrator.following import cell_words, running_table, to_go_words
 from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.overview import attempts_of, find_job, find_sweep, job_lines, sweep_state
 from headcount.orchestrator.settings import load_settings
 from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.limits import held_back, usage_of
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.time_to_go import time_to_go
 
@@ -31,6 +34,8 @@ def show_status(name: str | None) -> None:
             console.print(f"{sweep.name}: {state.words} of {state.jobs}{clock}", highlight=False)
             if state.running:
                 console.print(running_table(state))
+            for line in _limits(session, sweep, state.waiting):
+                console.print(line, highlight=False)
         else:
             sweeps = session.scalars(select(Sweep).order_by(Sweep.id)).all()
             if not sweeps:
@@ -43,6 +48,17 @@ def show_status(name: str | None) -> None:
                 table.add_row(Text(sweep.name), str(state.jobs), state.words, Text(sweep.owner), submitted)
             console.print(table)
     console.print(f"Scheduler: {current_holder(store) or 'none at work'}", highlight=False)
+
+
+def _limits(session: Session, sweep: Sweep, waiting: int) -> Iterator[str]:
+    """What bounds a sweep, and what its analysis rests on, where that is to be told."""
+    if sweep.gpu_hours is not None:
+        used = usage_of(session, sweep).used / 3600
+        yield f"Budget: {used:.3g} of {sweep.gpu_hours:g} GPU-hours used"
+    if waiting and (reason := held_back(session, sweep)):
+        yield f"No more is begun: {reason}. To go on: headcount run {sweep.name}"
+    if sweep.is_exploratory:
+        yield "Exploratory: its analysis was edited after it was submitted"
 
 
 def show_jobs(name: str) -> None:

@@ -1,7 +1,5 @@
 """How long a sweep still takes, from the rates measured on it so far; no guess before there are any."""
 
-import heapq
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import select
@@ -9,6 +7,7 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.limits import finished_rates
 from headcount.orchestrator.store.models import SETTLED_STATES, Job, Sweep, SweepJob
+from headcount.sweeps.makespan import makespan
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,11 @@ def time_to_go(session: Session, sweep: Sweep) -> TimeToGo | None:
     running, queued = _left(session, sweep)
     if not rates or not running:
         return None
-    return TimeToGo(_makespan(running, queued, max(rates)), _makespan(running, queued, min(rates)))
+    least, most = (
+        makespan((left / rate for left in queued), (left / rate for left in running))
+        for rate in (max(rates), min(rates))
+    )
+    return TimeToGo(least, most)
 
 
 def _left(session: Session, sweep: Sweep) -> tuple[list[float], list[float]]:
@@ -43,12 +46,3 @@ def _left(session: Session, sweep: Sweep) -> tuple[list[float], list[float]]:
         done = step / session.get_one(Job, job_id).config["train.steps"] if step else 0.0
         (queued if state == "queued" else running).append(flops * (1 - done))
     return running, queued
-
-
-def _makespan(running: Iterable[float], queued: Iterable[float], rate: float) -> float:
-    """Seconds until the last job ends, when each slot takes the next queued job as it becomes free."""
-    ends = [left / rate for left in running]
-    heapq.heapify(ends)
-    for left in queued:
-        heapq.heappush(ends, heapq.heappop(ends) + left / rate)
-    return max(ends)

@@ -1,14 +1,22 @@
-"""What a plan would cost, and what is weak about it, before anything is trained. No measured history yet."""
+"""What a plan costs, what its seeds can resolve, and what is weak about it, before anything is trained."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headcount.sweeps.makespan import makespan
+from headcount.sweeps.memory import peak_memory
 from headcount.sweeps.plan import Plan
+from headcount.sweeps.speed import History, measured_memory, rate_of
+from headcount.sweeps.statistics.power import smallest_difference
 from headcount.sweeps.statistics.student import t_critical
+from headcount.sweeps.warnings import plan_warnings
 from headcount.trainer.config import JobConfig
 from headcount.trainer.flops import job_flops, parameter_count
-from headcount.trainer.residuals.registry import stream_fields, stream_reads
+
+ASSUMED_SD = 0.005
+"""Nats: of paired differences, where none was measured."""
+
+POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -23,6 +31,48 @@ class JobCost:
 
 
 @dataclass(frozen=True)
+class Interval:
+    """Three guesses of one number."""
+
+    low: float
+    typical: float
+    high: float
+
+
+@dataclass(frozen=True)
+class TimeForecast:
+    """How long the jobs take that have no result yet."""
+
+    jobs: int
+    slot_hours: Interval
+    """Of all slots together: GPU-hours, where slots are GPUs."""
+    seconds: Interval
+    """Until the last one ends, on `slots` at a time."""
+    slots: int
+    device: str
+    basis: str
+    """What the guess rests on."""
+    memory: float | None
+    """Bytes that the greediest job takes at its peak; none where that is not known."""
+    memory_is_measured: bool
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """What the seeds can tell apart with 80 % probability."""
+
+    sd: float
+    """Of paired differences, in nats."""
+    cells: int
+    """That `sd` was measured on; 0 where it is assumed."""
+    one: float
+    """The smallest true difference that is found of one comparison, in nats."""
+    family: float
+    """Of any of `comparisons`, with Bonferroni's correction."""
+    comparisons: int
+
+
+@dataclass(frozen=True)
 class Forecast:
     """The cost of a plan's cells and of all its jobs, and warnings in the order of their weight."""
 
@@ -33,21 +83,34 @@ class Forecast:
     half_width: float | None
     """Of a delta's 95 % interval, in standard deviations of its paired differences; none at one seed."""
     warnings: tuple[str, ...]
+    time: TimeForecast | None
+    """None where no history was given."""
+    resolution: Resolution | None
+    """None at one seed, and without controls."""
 
 
-def forecast(plan: Plan) -> Forecast:
-    """The cost of every job of `plan`, known or new, and what its table will not be able to say."""
+def forecast(plan: Plan, history: History | None = None) -> Forecast:
+    """The cost of every job of `plan`, known or new; by `history`, how long those take that lack a result."""
     configs = _configs(plan)
     costs = tuple(
         JobCost(parameter_count(c), c.train.steps * c.train.batch_tokens, job_flops(c)) for c in configs
     )
     seeds = len(plan.spec.seeds)
+    time = None if history is None else _time(plan, configs, costs, history)
+    warnings = [*plan_warnings(plan, configs, history.results if history else {})]
+    if time is not None and plan.spec.gpu_hours is not None and time.slot_hours.high > plan.spec.gpu_hours:
+        warnings.append(
+            f"the budget of {plan.spec.gpu_hours:g} GPU-hours may not hold all jobs, which take "
+            f"{time.slot_hours.low:.3g} to {time.slot_hours.high:.3g}"
+        )
     return Forecast(
         cells=costs,
         tokens=sum(cost.tokens for cost in costs) * seeds,
         flops=math.fsum(cost.flops for cost in costs) * seeds,
         half_width=t_critical(0.05, seeds - 1) / math.sqrt(seeds) if seeds > 1 else None,
-        warnings=tuple(_warnings(plan, configs)),
+        warnings=tuple(warnings),
+        time=time,
+        resolution=_resolution(plan, history),
     )
 
 
@@ -57,47 +120,46 @@ def _configs(plan: Plan) -> list[JobConfig]:
     return [by_cell[cell.position] for cell in plan.cells]
 
 
-def _warnings(plan: Plan, configs: list[JobConfig]) -> Iterator[str]:
-    spec = plan.spec
-    if spec.control is None:
-        yield "no controls: the table will have losses and no deltas"
-    elif all(cell.control is None for cell in plan.cells):
-        yield "every cell is its own control: the table will have losses and no deltas"
-    if len(spec.seeds) == 1:
-        yield "one seed: a delta has no interval and no p-value; two or more seeds give them"
-    if len(spec.axes.get("train.peak_lr", ())) == 2:
-        yield (
-            "train.peak_lr has two values: the better one lies at an edge of the grid, and a still better "
-            "one may lie beyond"
-        )
-    if len(spec.axes.get("model.routing_heads", ())) > 2 and spec.analysis is None:
-        yield (
-            "no analysis: ends and middle of model.routing_heads are not fixed beforehand, so this sweep's "
-            "own seeds cannot support a U"
-        )
-    yield from _unread(plan, configs)
-    yield from _repeated_text(plan, configs)
+def _time(plan: Plan, configs: list[JobConfig], costs: tuple[JobCost, ...], history: History) -> TimeForecast:
+    rates = [rate_of(config, history) for config in configs]
+    left = [job.cell for job in plan.jobs if job.id not in history.results]
+    resources = plan.spec.resources
+    slots = max(1, history.slots // resources.gpus_per_job)
+    if resources.max_parallel is not None:
+        slots = min(slots, resources.max_parallel)
+    guesses = []
+    for speed in ("high", "typical", "low"):
+        seconds = [costs[cell].flops / getattr(rates[cell], speed) for cell in left]
+        guesses.append((math.fsum(seconds) * resources.gpus_per_job / 3600, makespan(seconds, [0.0] * slots)))
+    used = sorted(set(left)) or range(len(configs))
+    measured = [measured_memory(configs[cell], history) for cell in used]
+    modelled = [peak_memory(configs[cell]) for cell in used] if history.device == "cuda" else []
+    known = [peak for peak in measured if peak is not None]
+    is_measured = len(known) == len(measured)
+    peaks = known if is_measured else [*known, *modelled]
+    return TimeForecast(
+        jobs=len(left),
+        slot_hours=Interval(*(hours for hours, _ in guesses)),
+        seconds=Interval(*(seconds for _, seconds in guesses)),
+        slots=slots,
+        device=history.device,
+        basis=max((rates[cell] for cell in used), key=lambda rate: rate.high / rate.low).basis,
+        memory=max(peaks) if is_measured or modelled else None,
+        memory_is_measured=is_measured,
+    )
 
 
-def _unread(plan: Plan, configs: list[JobConfig]) -> Iterator[str]:
-    """Fields of the job that only other residual streams read."""
-    streams = {config.model.residual for config in configs}
-    read = frozenset().union(*(stream_reads(stream) for stream in streams))
-    for name in plan.spec.job:
-        if name.startswith("model.") and name.partition(".")[2] in stream_fields() - read:
-            yield f"{name} has no effect: the residual stream {', '.join(sorted(streams))} does not read it"
-
-
-def _repeated_text(plan: Plan, configs: list[JobConfig]) -> Iterator[str]:
-    fingerprints = {job.cell: job.fingerprint for job in plan.jobs}
-    for manifest in plan.datasets:
-        tokens = max(
-            config.train.steps * config.train.batch_tokens
-            for position, config in enumerate(configs)
-            if fingerprints[position] == manifest.fingerprint
-        )
-        if tokens > manifest.train_tokens:
-            yield (
-                f"a job reads the text {manifest.name} {tokens / manifest.train_tokens:.1f} times over: "
-                f"it has {manifest.train_tokens:,} training tokens"
-            )
+def _resolution(plan: Plan, history: History | None) -> Resolution | None:
+    seeds = len(plan.spec.seeds)
+    comparisons = sum(cell.control is not None for cell in plan.cells)
+    if seeds < 2 or not comparisons:
+        return None
+    sd = history.delta_sd if history else None
+    cells = history.delta_cells if history and sd else 0
+    error = (sd or ASSUMED_SD) / math.sqrt(seeds)
+    alpha = plan.spec.analysis.alpha if plan.spec.analysis else 0.05
+    one, family = (
+        smallest_difference(error, seeds - 1, comparisons=count, alpha=alpha, target=POWER)
+        for count in (1, comparisons)
+    )
+    return Resolution(sd or ASSUMED_SD, cells, one, family, comparisons)

@@ -1,5 +1,6 @@
 """A plan for people, as a table in the terminal, and for scripts, as plain data."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -9,14 +10,15 @@ from rich.table import Table
 
 from headcount.sweeps.forecast import Forecast, forecast
 from headcount.sweeps.plan import Plan
+from headcount.sweeps.speed import History
 
 MOST_ROWS = 40
 """Of the table in the terminal; the plain data have every cell."""
 
 
-def plan_as_dict(plan: Plan) -> dict[str, Any]:
+def plan_as_dict(plan: Plan, history: History | None = None) -> dict[str, Any]:
     """The plan and its forecast as plain data, ready for JSON."""
-    cost = forecast(plan)
+    cost = forecast(plan, history)
     return {
         "name": plan.spec.name,
         "description": plan.spec.description,
@@ -49,13 +51,15 @@ def plan_as_dict(plan: Plan) -> dict[str, Any]:
             "flops": cost.flops,
         },
         "half_width": cost.half_width,
+        "time": asdict(cost.time) if cost.time else None,
+        "resolution": asdict(cost.resolution) if cost.resolution else None,
         "warnings": list(cost.warnings),
     }
 
 
-def render_plan(plan: Plan, console: Console) -> None:
-    """Print the cells with their cost a job, the texts, the totals, and the warnings."""
-    cost = forecast(plan)
+def render_plan(plan: Plan, console: Console, history: History | None = None) -> None:
+    """Print the cells with their cost a job, the texts, the totals, the time, and the warnings."""
+    cost = forecast(plan, history)
     console.print(_cells(plan, cost))
     if len(plan.cells) > MOST_ROWS:
         console.print(f"… and {len(plan.cells) - MOST_ROWS} more cells")
@@ -74,8 +78,53 @@ def render_plan(plan: Plan, console: Console) -> None:
             f"With {seeds} seeds, a delta's 95 % interval is ± {cost.half_width:.2g} times the standard "
             "deviation of its paired differences."
         )
+    for line in (*_resolution(cost), *_time(cost)):
+        console.print(line, highlight=False, markup=False)
     for warning in cost.warnings:
         console.print(f"[yellow]Warning:[/] {escape(warning)}")
+
+
+def _resolution(cost: Forecast) -> Iterator[str]:
+    found = cost.resolution
+    if found is None:
+        return
+    basis = f"measured on {_count(found.cells, 'cell')} of this size" if found.cells else "assumed"
+    family = f", {found.family:.2g} as one of {found.comparisons}" if found.comparisons > 1 else ""
+    yield (
+        f"At a standard deviation of {found.sd:.2g} nats ({basis}) a difference of {found.one:.2g} is found "
+        f"with 80 % probability{family}."
+    )
+
+
+def _time(cost: Forecast) -> Iterator[str]:
+    time = cost.time
+    if time is None:
+        return
+    if not time.jobs:
+        yield "Every job has its result: nothing would be trained."
+        return
+    unit, slot = ("GPU-hours", "GPU") if time.device == "cuda" else ("CPU slot-hours", "CPU slot")
+    hours, seconds = time.slot_hours, time.seconds
+    yield (
+        f"{_count(time.jobs, 'job')} to train: {hours.typical:.3g} {unit} ({hours.low:.3g} to "
+        f"{hours.high:.3g}); on {_count(time.slots, slot)} {duration(seconds.typical)} "
+        f"({duration(seconds.low)} to {duration(seconds.high)})."
+    )
+    yield f"  By {time.basis}."
+    if time.memory is not None:
+        basis = "measured" if time.memory_is_measured else "by a formula"
+        yield f"Peak memory of a job: {time.memory / 2**30:.2g} GiB, {basis}."
+
+
+def duration(seconds: float) -> str:
+    """Such as 42 s, 3:05, 2:03:05 or 12 days."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole >= 3 * 86_400:
+        return f"{whole / 86_400:.0f} days"
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 def amount(value: float, billion: str = "B") -> str:
