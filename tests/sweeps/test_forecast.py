@@ -7,6 +7,7 @@ import pytest
 from headcount.sweeps.forecast import Forecast, forecast
 from headcount.sweeps.plan import plan
 from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.speed import History
 from headcount.trainer.data import Manifest
 from headcount.trainer.flops import job_flops, parameter_count
 
@@ -78,6 +79,16 @@ def test_the_half_width_is_student_s() -> None:
             [],
         ),
         (
+            MHAR
+            + TWO_SEEDS
+            + "axes: {model.routing_heads: [1, 2], train.peak_lr: [1e-4, 1e-3, 1e-2]}\n"
+            + "skip: ['model.routing_heads == 2 and train.peak_lr > 0.005']",
+            [
+                "unequal grids of train.peak_lr: from 2 to 3 values a method, so that a method with more of "
+                "them has more chances; skip none, or the same for all"
+            ],
+        ),
+        (
             MHAR.replace("residual: mhar", "query_init: normal") + "control: none\n" + TWO_SEEDS,
             [
                 "no controls: the table will have losses and no deltas",
@@ -92,3 +103,27 @@ def test_the_half_width_is_student_s() -> None:
 )
 def test_a_plan_warns_of_what_its_table_cannot_say(text: str, warnings: list[str]) -> None:
     assert list(of(text).warnings) == warnings
+
+
+def test_a_best_rate_at_the_grid_s_edge_is_told_from_the_results() -> None:
+    text = MHAR + TWO_SEEDS + "axes: {model.routing_heads: [1, 2], train.peak_lr: [1e-4, 1e-3, 1e-2]}"
+    planned = plan(parse_spec(text, "sweep.yaml"), lambda config: MANIFEST)
+    losses = {1e-4: 3.0, 1e-3: 2.5, 1e-2: 2.0}
+    results: dict[str, float | None] = {
+        job.id: losses[job.config.train.peak_lr] for job in planned.jobs if job.config.seed == 0
+    }
+    assert forecast(planned, History("cpu", 1, results=results)).warnings == ()  # one of two seeds
+    for job in planned.jobs:
+        diverges = job.config.model.routing_heads == 2 and job.config.train.peak_lr == 1e-2
+        results[job.id] = None if diverges else losses[job.config.train.peak_lr]
+    assert forecast(planned, History("cpu", 1, results=results)).warnings == (
+        "train.peak_lr 0.01 is the best for 2 of 3 methods so far, and lies at the grid's edge: a higher one "
+        "may be better still",
+    )
+
+
+def test_a_budget_that_may_not_hold_all_is_told() -> None:
+    text = MHAR + TWO_SEEDS + "budget: {gpu_hours: 0.001}"
+    planned = plan(parse_spec(text, "sweep.yaml"), lambda config: MANIFEST)
+    [warning] = forecast(planned, History("cuda", 1)).warnings + forecast(planned, History("cpu", 1)).warnings
+    assert warning.startswith("the budget of 0.001 GPU-hours may not hold all jobs, which take 0.0")
