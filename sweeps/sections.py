@@ -54,7 +54,7 @@ def dotted(node: Node) -> dict[str, Node]:
     return found
 
 
-def _field_value(name: str, node: Node) -> Any:
+def field_value(name: str, node: Node) -> Any:
     """The value of a job's field, with the rules that a single value can be held against."""
     if node.value is None:
         raise node.error("has no value; leave the line out for the default")
@@ -85,7 +85,7 @@ def _description(node: Node) -> dict[str, Any]:
 
 
 def _job(node: Node) -> dict[str, Any]:
-    return {"job": {name: _field_value(name, value) for name, value in dotted(node).items()}}
+    return {"job": {name: field_value(name, value) for name, value in dotted(node).items()}}
 
 
 def _axes(node: Node) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def _axes(node: Node) -> dict[str, Any]:
             raise axis.error("a range is not supported yet; list the values, as in [1e-4, 3e-4, 1e-3]")
         values: dict[Any, None] = {}
         for item in axis.items("a list of values"):
-            value = _field_value(name, item)
+            value = field_value(name, item)
             if value in values:
                 raise item.error(f"{item.plain()!r} is listed twice")
             values[value] = None
@@ -131,7 +131,7 @@ def _control(node: Node) -> dict[str, Any]:
                 "a control trains on the same tokens by the same recipe as its treatment; "
                 "it may differ in fields of the model other than scale and vocab_size"
             )
-        control[name] = _field_value(name, value)
+        control[name] = field_value(name, value)
     if not control:
         raise node.error("empty; expected none, or fields such as {model.residual: additive}")
     return {"control": control}
@@ -159,7 +159,7 @@ def _analysis(node: Node) -> dict[str, Any]:
     if axis not in FIELDS:
         raise given["axis"].error(f"unknown field {axis!r}; {nearest(axis, FIELDS)}")
     ends, middle = (
-        tuple(_field_value(axis, item) for item in given[key].items("a list of values of the axis"))
+        tuple(field_value(axis, item) for item in given[key].items("a list of values of the axis"))
         for key in ("ends", "middle")
     )
     if len(ends) != 2:
