@@ -24,6 +24,9 @@ COMMANDS = {
     "priority": "headcount.orchestrator.commands",
     "delete": "headcount.orchestrator.commands",
     "scheduler": "headcount.orchestrator.commands",
+    "doctor": "headcount.orchestrator.upkeep.commands",
+    "replay": "headcount.orchestrator.upkeep.commands",
+    "gc": "headcount.orchestrator.upkeep.commands",
     "export": "headcount.orchestrator.exchange.commands",
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",
@@ -31,6 +34,7 @@ COMMANDS = {
     "token": "headcount.api.commands",
     "report": "headcount.dashboard.commands",
     "serve": "headcount.dashboard.commands",
+    "train": "headcount.sweeps.commands",
     "data": "headcount.trainer.commands",
     "bench": "headcount.kernels.commands",
 }
