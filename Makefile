@@ -1,4 +1,4 @@
-.PHONY: demo serve test test-browser test-gpu check format
+.PHONY: demo serve test test-browser test-cluster test-gpu check format
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
@@ -13,10 +13,13 @@ serve: $(VENV)/train.installed
 	$(BIN)/headcount serve
 
 test: $(VENV)/dev.installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not browser and not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not browser and not cluster and not gpu"
 
 test-browser: $(VENV)/dev.installed
 	$(BIN)/pytest -m browser tests/browser
+
+test-cluster: $(VENV)/cluster.installed
+	$(BIN)/pytest -m cluster tests/docker tests/cluster
 
 test-gpu: $(VENV)/dev.installed
 	$(BIN)/pytest tests/kernels tests/trainer
@@ -43,3 +46,7 @@ $(VENV)/train.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 $(VENV)/dev.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/train.installed
+
+$(VENV)/cluster.installed: pyproject.toml constraints.txt | $(VENV)/dev.installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[cluster]'
+	touch $@

