@@ -33,10 +33,10 @@ def choose(implementation: str, source: Tensor, *, one_site: bool) -> Choice:
     if implementation == "auto":
         if obstacle or source.device.type != "cuda":
             return Choice("reference", obstacle or "the interpreter of kernels is for tests")
-        obstacle = _why_no_two_phase(one_site) or _why_not_two_phase(source)
-        return (
-            Choice("fused", obstacle) if obstacle else Choice("two_phase", "fewest bytes for a whole model")
-        )
+        obstacle = _why_no_two_phase(one_site)
+        if obstacle:
+            return Choice("fused", obstacle)
+        return Choice("two_phase", "fewest bytes for a whole model")
     if not obstacle and implementation == "two_phase":
         obstacle = _why_no_two_phase(one_site)
     if obstacle:
@@ -70,11 +70,4 @@ def _why_no_two_phase(one_site: bool) -> str:
         return "two_phase serves a whole model with full routing, and here each site is read by itself"
     if torch.compiler.is_compiling():
         return "torch.compile cannot trace two_phase's own buffers (compile the sublayers instead)"
-    return ""
-
-
-def _why_not_two_phase(source: Tensor) -> str:
-    """What would make two_phase slower than one site at a time, or nothing."""
-    if source.dtype == torch.float32:
-        return "float32 sources have no exact matrix instructions, by which two_phase pays"
     return ""

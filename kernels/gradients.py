@@ -7,7 +7,7 @@ import triton
 from torch import Tensor
 
 from headcount.kernels.block_kernels import deferred_kernel
-from headcount.kernels.fused import aligned, launch_site_backward, on_device, table_of
+from headcount.kernels.launching import aligned, launch_site_backward, on_device, table_of
 from headcount.kernels.launch import SITES_PADDED, dot_dtype
 from headcount.kernels.row_kernels import delta_kernel, finalise_kernel
 

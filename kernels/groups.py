@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch._dynamo  # as in fused.py
 import triton
 from torch import Tensor
 
-from headcount.kernels.fused import aligned, on_device, table_of
 from headcount.kernels.group_kernels import group_backward_kernel, group_forward_kernel
+from headcount.kernels.launching import aligned, on_device, table_of
 
 LARGEST_TILE = 16384  # groups · width, padded: more does not fit in a program's registers
 BACKWARD_TOKENS = 4

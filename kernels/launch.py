@@ -27,7 +27,7 @@ LARGEST_TILED_HEAD = 512  # a wider tile of sources spills: measured slower than
 class Launch:
     """How the kernels of one shape are launched; belongs in a training attempt's environment."""
 
-    one_site: bool  # the head is too wide for the block kernels: each site goes by itself
+    one_site: bool  # each site goes by itself, as the block kernels would be slower
     block_sites: int
     tma: bool
     chunk: int
@@ -57,8 +57,10 @@ def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
     tokens = sources.shape[1]
     head_width = tiles.DA + tiles.DB
     one_tile = tiles.DB == 0
+    # float32 has no exact matrix instructions
+    slow_products = sources.is_cuda and sources.dtype == torch.float32
     return Launch(
-        one_site=head_width > LARGEST_TILED_HEAD,
+        one_site=head_width > LARGEST_TILED_HEAD or slow_products,
         block_sites=BLOCK_SITES,
         tma=_has_tma(tiles, sources),
         chunk=16,

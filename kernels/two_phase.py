@@ -21,7 +21,7 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from headcount.kernels.block_kernels import partial_kernel
-from headcount.kernels.fused import on_device
+from headcount.kernels.launching import on_device
 from headcount.kernels.gradients import Gradients
 from headcount.kernels.launch import SITES_PADDED, Launch, dot_dtype, launch_for
 from headcount.kernels.row_kernels import merge_kernel, write_kernel

@@ -53,7 +53,8 @@ def rank_gradient(rank: int, store: str) -> list[float]:
         "nccl", store=torch.distributed.FileStore(store, 2), rank=rank, world_size=2
     )
     model = Routed(f"cuda:{rank}")
-    torch.nn.parallel.DistributedDataParallel(model, [rank])(inputs(40)[rank::2].to(rank)).backward()
+    parallel = torch.nn.parallel.DistributedDataParallel(model, [rank])  # its hooks go when it goes
+    parallel(inputs(40)[rank::2].to(rank)).backward()
     total: list[float] = model.queries.grad.flatten().tolist()
     torch.distributed.destroy_process_group()
     return total
