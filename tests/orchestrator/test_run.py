@@ -78,6 +78,17 @@ def test_what_the_commands_show_of_it(undisturbed: Home) -> None:
     assert "In the store: 0 new, 3 known, 0 shared" in plan.stdout
 
 
+def test_the_doctor_looks_at_every_node_and_a_replay_is_equal(undisturbed: Home) -> None:
+    found = undisturbed.headcount("doctor")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert re.search(r"^ok +Ray: [\d.]+ at [\d.:]+, 1 nodes$", found.stdout, re.MULTILINE)
+    assert re.search(r"^ok +node [\d.]+: \S+, Python 3\.\d+\.\d+, headcount ", found.stdout, re.MULTILINE)
+    job = min(undisturbed.tail_means())
+    again = undisturbed.headcount("replay", job[:10])
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.startswith(f"job {job[:12]}: bitwise equal\n  25 of 25 evaluations are equal")
+
+
 def test_a_killed_slot_and_a_killed_scheduler_are_replaced_by_a_run_that_goes_on(
     home: Home, undisturbed: Home
 ) -> None:
