@@ -44,11 +44,13 @@ class Case:
     gradients: list[Tensor]  # of each site's read
 
     @classmethod
-    def random(cls, shape: Shape, dtype: torch.dtype = torch.bfloat16) -> "Case":
-        generator = torch.Generator(device="cuda").manual_seed(0)
+    def random(
+        cls, shape: Shape, dtype: torch.dtype = torch.bfloat16, device: torch.device | str = "cuda"
+    ) -> "Case":
+        generator = torch.Generator(device).manual_seed(0)
 
         def normal(*size: int) -> Tensor:
-            return torch.randn(*size, device="cuda", generator=generator)
+            return torch.randn(*size, device=device, generator=generator)
 
         scales = [math.exp(0.5 * math.sin(n)) for n in range(max(shape.reads()))]
         sources = [(scale * normal(shape.tokens, shape.width)).to(dtype) for scale in scales]
@@ -158,11 +160,7 @@ def peak_and_errors(case: Case, implementation: Implementation) -> dict[str, flo
     outputs, gradients = implementation.both(case)
     vectors = case.shape.tokens * case.shape.width * 2
     beyond = torch.cuda.max_memory_allocated() - before - case.shape.sites * vectors
-    ones = torch.ones(case.shape.width, dtype=torch.float64, device="cuda")
-    by_definition = Implementation.by_site(
-        lambda sources, query, heads: route_by_definition(sources, query, ones, implementation.heads or heads)
-    )
-    exact_outputs, exact = by_definition.both(case.first_tokens(CHECKED))
+    exact_outputs, exact = by_definition(implementation.heads).both(case.first_tokens(CHECKED))
     return {
         "peak_gib": beyond / 2**30,
         "peak_ntd": beyond / vectors / len(case.sources),
@@ -170,6 +168,15 @@ def peak_and_errors(case: Case, implementation: Implementation) -> dict[str, flo
         "dv": relative_error([gradient[:CHECKED] for gradient in gradients[:-1]], exact[:-1]),
         "dq": relative_error(gradients[-1:], exact[-1:]),
     }
+
+
+def by_definition(heads: int | None = None) -> Implementation:
+    """What the others approximate."""
+
+    def read(sources: list[Tensor], query: Tensor, usual: int) -> Tensor:
+        return route_by_definition(sources, query, torch.ones_like(query), heads or usual)
+
+    return Implementation.by_site(read)
 
 
 def relative_error(ours: Sequence[Tensor], exact: Sequence[Tensor]) -> float:

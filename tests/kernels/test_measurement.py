@@ -1,7 +1,9 @@
 import pytest
+import torch
 
 from headcount.kernels.bench import SHAPES
-from headcount.kernels.measurement import Shape, vectors_moved
+from headcount.kernels.measurement import Case, Shape, by_definition, relative_error, vectors_moved
+from headcount.kernels.peers import peers
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,20 @@ def test_a_block_routed_site_reads_from_two_sources_to_all():
     assert Shape(1, 1, sites=4, heads=1, blocks=5).reads() == [2, 3, 4, 5]
     assert SHAPES["8b-delta"].reads()[-1] <= 10
     assert len(SHAPES["8b-delta"].reads()) == 65
+
+
+@pytest.mark.filterwarnings("ignore")  # torch.compile's imports warn
+@pytest.mark.parametrize("name", ["torch.compile", "torch.compile, buffer"])
+def test_what_the_benchmark_compiles_is_depth_routing(name):
+    case = Case.random(Shape(tokens=3, width=8, sites=5, heads=2), torch.float32, "cpu")
+    with torch.compiler.set_stance("force_eager"):
+        outputs, gradients = peers()[name].both(case)
+    exact_outputs, exact = by_definition().both(case.first_tokens(3))
+    assert relative_error(outputs, exact_outputs) < 1e-6
+    for ours, expected in zip(gradients, exact, strict=True):
+        assert relative_error([ours], [expected]) < 1e-6
+
+
+def test_an_error_is_relative_to_the_exact_values_together():
+    ours = [torch.tensor([3.0, 0.0]), torch.tensor([0.0])]
+    assert relative_error(ours, [torch.tensor([0.0, 0.0]), torch.tensor([4.0])]) == 1.25
