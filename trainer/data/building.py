@@ -57,9 +57,9 @@ def build(
             tokenise(units, parts, recipe, cut_all, workers, report)
             return assemble(parts, len(units), folder / "shards", name, tokenizer, report)
 
-        manifest = joined(folder / "whole", cut_all=False)
+        manifest = joined(folder / f"whole-{len(units)}", cut_all=False)
         if not (manifest.train_tokens and manifest.validation_tokens):
-            manifest = joined(folder / "cut", cut_all=True)
+            manifest = joined(folder / f"cut-{len(units)}", cut_all=True)
         if not manifest.bytes:
             raise UserError(f"no text in {', '.join(entries)}: every document is empty")
         if find_inputs(entries) != files:

@@ -14,7 +14,11 @@ from headcount.trainer.data.split import LARGE
 from headcount.trainer.errors import UserError
 
 UNIT_BYTES = 8 * 1024 * 1024
-"""Of input, about; another size may tokenise the texts of large files differently where they are cut."""
+"""Of input, at most, about; another size may tokenise large texts differently where they are cut."""
+
+LEAST_UNIT_BYTES = 1024 * 1024
+UNITS = 32
+"""Of a small input, about: enough that the processes end together."""
 
 Format = Literal["parquet", "jsonl", "text"]
 
@@ -63,11 +67,12 @@ def find_inputs(entries: Sequence[str]) -> tuple[InputFile, ...]:
 
 def cut_units(files: Sequence[InputFile], given: Format | None) -> tuple[Unit, ...]:
     """Every byte of the files in exactly one slice, slices in order, small ones together in one unit."""
+    size = min(UNIT_BYTES, max(LEAST_UNIT_BYTES, sum(file.size for file in files) // UNITS))
     units: list[Unit] = []
     gathered: list[Slice] = []
     for file in files:
-        for part in _slices(file, given or _format_of(file.address)):
-            if gathered and sum(s.weight for s in gathered) + part.weight > UNIT_BYTES:
+        for part in _slices(file, given or _format_of(file.address), size):
+            if gathered and sum(s.weight for s in gathered) + part.weight > size:
                 units.append(tuple(gathered))
                 gathered = []
             gathered.append(part)
@@ -162,7 +167,8 @@ def _format_of(address: str) -> Format:
     return _SUFFIXES.get(suffix, "text")
 
 
-def _slices(file: InputFile, kind: Format) -> Iterator[Slice]:
+def _slices(file: InputFile, kind: Format, size: int) -> Iterator[Slice]:
+    """`size`: of a slice of JSONL, whose lines are tokenised one by one wherever it is cut."""
     if kind == "parquet":
         yield from _row_groups(file)
         return
@@ -171,10 +177,11 @@ def _slices(file: InputFile, kind: Format) -> Iterator[Slice]:
         return
     digest = ""
     if kind == "text":
+        size = UNIT_BYTES
         with open_input(file.address) as opened:
             digest = _sha256(opened)
-    for start in range(0, file.size, UNIT_BYTES):
-        stop = min(start + UNIT_BYTES, file.size)
+    for start in range(0, file.size, size):
+        stop = min(start + size, file.size)
         yield Slice(file.address, kind, start, stop, stop - start, file.size, digest)
 
 
