@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Literal
 
 import click
 
@@ -151,15 +152,30 @@ def watch(sweep: str, url: str | None, token: str | None) -> None:
 @click.command()
 @click.option("--ray-address", envvar="RAY_ADDRESS", help=_RAY_HELP)
 @click.option("--attached", is_flag=True, hidden=True, help="End when standard input closes.")
-def scheduler(ray_address: str | None, attached: bool) -> None:
+@click.option(
+    "--log-format",
+    envvar="HEADCOUNT_LOG_FORMAT",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json writes one object a line; else HEADCOUNT_LOG_FORMAT.",
+)
+@click.option(
+    "--metrics-port",
+    envvar="HEADCOUNT_METRICS_PORT",
+    type=click.IntRange(0, 65_535),
+    help="Answer Prometheus at this port of the loopback address; else HEADCOUNT_METRICS_PORT, else nowhere.",
+)
+def scheduler(
+    ray_address: str | None, attached: bool, log_format: Literal["text", "json"], metrics_port: int | None
+) -> None:
     """Run the jobs of every sweep in the store until stopped, for any number of 'headcount run'."""
-    import logging
-
+    from headcount.orchestrator.logs import set_up_logs
     from headcount.orchestrator.serving import serve
     from headcount.orchestrator.settings import load_settings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    sys.exit(serve(load_settings(), ray_address, attached))
+    set_up_logs(log_format)
+    sys.exit(serve(load_settings(), ray_address, attached, metrics_port))
 
 
 @click.command()

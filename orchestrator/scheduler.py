@@ -26,6 +26,7 @@ from headcount.orchestrator.store.transitions import (
     open_attempts,
     work_of,
 )
+from headcount.orchestrator.waits import Waits
 from headcount.trainer.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -70,10 +71,11 @@ class _Seat:
 class Scheduler:
     """Reconciles the store with the cluster, a round at a time, as the lease's holder."""
 
-    def __init__(self, lease: Lease, cluster: Cluster) -> None:
+    def __init__(self, lease: Lease, cluster: Cluster, waits: Waits) -> None:
         self.lease, self.cluster = lease, cluster
         self.store = lease.store
         self.seats: dict[str, _Seat] = {}
+        self.waits = waits
         self._renewed = self._fitted = 0.0
         self._failed_starts = 0
 
@@ -173,6 +175,7 @@ class Scheduler:
             return
         with self.store.read() as session:
             if not next_jobs(session, 1):
+                self.waits.nothing_queued()
                 return
         given: list[tuple[_Seat, Work]] = []
         with self.lease.write() as session:
@@ -180,9 +183,11 @@ class Scheduler:
                 if work := dispatch(session, self.lease.epoch, job_id, seat.name, seat.where):
                     given.append((seat, work))
         for seat, work in given:
+            self.waits.dispatched(seat.since)
             seat.work, seat.stored, seat.stopping = work, -1, False
             seat.asked = seat.handle.start.remote(work, LISTEN_SECONDS)
-            log.info("attempt %d of %s on %s", work.number, work.job_id[:8], seat.name)
+            told = {"job": work.job_id, "attempt": work.number, "slot": seat.name, "node": seat.where}
+            log.info("attempt %d of %s on %s", work.number, work.job_id[:8], seat.name, extra=told)
 
     def _listen(self) -> None:
         """Store what the slots have told, in one transaction, and ask on."""
@@ -217,7 +222,8 @@ class Scheduler:
         if not records or records[-1]["kind"] != "ended":
             seat.asked = seat.handle.events.remote(seat.work.attempt_id, seat.stored, LISTEN_SECONDS)
             return
-        log.info("%s of %s", records[-1]["cause"], seat.work.job_id[:8])
+        told = {"job": seat.work.job_id, "attempt": seat.work.number, "cause": records[-1]["cause"]}
+        log.info("%s of %s", records[-1]["cause"], seat.work.job_id[:8], extra=told)
         seat.work, seat.asked, seat.since = None, None, time.monotonic()
         if not records[-1]["reusable"]:
             self._dismiss(seat)

@@ -11,13 +11,16 @@ from typing import NoReturn
 from headcount.orchestrator.lease import Lease, LeaseLost
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
+from headcount.orchestrator.waits import Waits
 from headcount.trainer.errors import UserError
 
 log = logging.getLogger(__name__)
 
 
-def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
-    """Schedule until told to end; the exit code.
+def serve(
+    settings: Settings, ray_address: str | None, attached: bool, metrics_port: int | None = None
+) -> int:
+    """Schedule until told to end; the exit code. `metrics_port` is where Prometheus may ask for figures.
 
     On SIGTERM or SIGINT running jobs write a checkpoint and go back to the queue. `attached` to a parent, the
     process also ends when its standard input closes, and leaves the slots at work for the next scheduler.
@@ -31,7 +34,12 @@ def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
     _on_signals(told)
     if attached:
         threading.Thread(target=_wait_for_end_of_input, args=(orphaned,), daemon=True).start()
-    store = open_store(settings)
+    store, waits = open_store(settings), Waits()
+    if metrics_port is not None:
+        from headcount.orchestrator.metrics import HOST, serve_metrics
+
+        port = serve_metrics(metrics_port, store, waits)
+        log.info("figures for Prometheus at http://%s:%d/metrics", HOST, port)
     lease = Lease.acquire(store)
 
     def lost(reason: str) -> NoReturn:
@@ -42,7 +50,7 @@ def serve(settings: Settings, ray_address: str | None, attached: bool) -> int:
 
     cluster = Cluster(settings, ray_address, lost)
     _on_signals(told)  # Ray has put its own in place
-    scheduler = Scheduler(lease, cluster)
+    scheduler = Scheduler(lease, cluster, waits)
     log.info("scheduling with lease %d on Ray at %s", lease.epoch, cluster.address)
     try:
         scheduler.run(lambda: told.is_set() or orphaned.is_set())
