@@ -20,7 +20,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **{name: value for name, value in vars(record).items() if name not in _OWN},
+            **{name: value for name, value in vars(record).items() if name not in _OWN and name[0] != "_"},
         }
         if record.exc_info:
             content["exception"] = self.formatException(record.exc_info)

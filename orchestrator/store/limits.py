@@ -1,7 +1,7 @@
 """Budgets and ends of sweeps: what each may still begin, by the rates that its jobs were measured at.
 
-Hours are those of whole slots: on GPUs GPU-hours, on CPU slots slot-hours. They are counted from the times of
-attempts, since a sweep's submission, whoever else wanted the job as well.
+Hours are those of whole slots: on GPUs GPU-hours, a part of a card counting as that part; on CPUs slot-hours.
+They are counted from the times of attempts, since a sweep's submission, whoever else wanted the job as well.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,9 @@ class Usage:
     to_come: float | None
     """Of the running jobs; none where no rate is known."""
     rate: float | None
-    """Operations a second of a job that takes a whole slot."""
+    """Operations a second of one job."""
+    share: float
+    """Slots that one job takes: cards, or a part of one."""
 
 
 def allowances(session: Session) -> dict[int, Allowance]:
@@ -44,14 +46,9 @@ def sweep_allowance(session: Session, sweep: Sweep) -> Allowance:
     usage = usage_of(session, sweep)
     slot_seconds = None
     if sweep.gpu_hours is not None:
-        slot_seconds = (3600 * sweep.gpu_hours - usage.used - (usage.to_come or 0.0)) / share_of(sweep)
+        slot_seconds = (3600 * sweep.gpu_hours - usage.used - (usage.to_come or 0.0)) / usage.share
     seconds = (sweep.stop_at - now()).total_seconds() if sweep.stop_at is not None else None
     return allowance(usage.rate, usage.running, seconds=seconds, slot_seconds=slot_seconds)
-
-
-def share_of(sweep: Sweep) -> float:
-    """Slots that a job takes: cards, or a part of one."""
-    return sweep.gpus_per_job * (sweep.gpu_share or 1.0)
 
 
 def held_back(session: Session, sweep: Sweep) -> str | None:
@@ -79,30 +76,31 @@ def held_back(session: Session, sweep: Sweep) -> str | None:
 
 def usage_of(session: Session, sweep: Sweep) -> Usage:
     """What a sweep has used since it was submitted, and at what rate its jobs go."""
-    share = share_of(sweep)
     attempts = (
         select(Attempt)
         .join(SweepJob, SweepJob.job_id == Attempt.job_id)
         .where(SweepJob.sweep_id == sweep.id, Attempt.started >= sweep.created)
     )
+    took = func.coalesce(Attempt.share, 1.0)
     ended = attempts.where(Attempt.ended.is_not(None)).with_only_columns(
-        func.sum(_seconds(session, Attempt.started, Attempt.ended))
+        func.sum(took * _seconds(session, Attempt.started, Attempt.ended))
     )
-    used = share * float(session.scalar(ended) or 0.0)
+    used = float(session.scalar(ended) or 0.0)
+    newest = session.scalar(attempts.with_only_columns(took).order_by(Attempt.id.desc()).limit(1))
+    share = newest or sweep.gpus_per_job * (sweep.gpu_share or 1.0)
     rates = finished_rates(session, sweep)
     left = 0.0
     open_jobs = attempts.where(Attempt.ended.is_(None)).join(Job, Job.id == Attempt.job_id)
-    rows = session.execute(
-        open_jobs.with_only_columns(Attempt.started, Attempt.start_step, Job.step, Job.flops, flops_left())
-    ).all()
-    for started, start_step, step, flops, job_left in rows:
+    columns = (took, Attempt.started, Attempt.start_step, Job.step, Job.flops, flops_left())
+    rows = session.execute(open_jobs.with_only_columns(*columns)).all()
+    for its_share, started, start_step, step, flops, job_left in rows:
         seconds = max(1e-3, (now() - started).total_seconds())
-        used += share * seconds
-        left += job_left
+        used += its_share * seconds
+        left += its_share * job_left
         if start_step is not None and step > start_step:
             rates.append((flops - job_left) * (step - start_step) / step / seconds)
     rate = sorted(rates)[len(rates) // SLOW] if rates else None
-    return Usage(used, len(rows), share * left / rate if rate else None, rate)
+    return Usage(used, len(rows), left / rate if rate else None, rate, share)
 
 
 def flops_left() -> ColumnElement[float]:

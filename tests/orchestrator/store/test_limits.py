@@ -47,8 +47,9 @@ def test_a_budget_holds_as_many_jobs_as_fit_in_what_is_left(store: Store) -> Non
 
 
 def test_a_share_of_a_card_uses_a_share_of_the_budget(store: Store) -> None:
-    _submit(store, BUDGET + "resources: {gpu_share: 0.5}\n")
-    with store.read() as session:
+    _submit(store, BUDGET)
+    with store.write() as session:
+        session.execute(update(Attempt).values(share=0.5))
         assert usage_of(session, session.get_one(Sweep, 1)).used == pytest.approx(600)
         assert len(next_jobs(session, 10)) == 5
 
