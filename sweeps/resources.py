@@ -7,9 +7,6 @@ from typing import Any
 from headcount.sweeps.document import Node
 from headcount.sweeps.values import LARGEST, known, positive, whole
 
-MOST_GPUS = 64
-"""Of one job: more than a machine holds."""
-
 
 @dataclass(frozen=True)
 class Resources:
@@ -31,15 +28,12 @@ def read_resources(node: Node) -> dict[str, Any]:
     if "max_parallel" in given:
         values["max_parallel"] = whole(given["max_parallel"], 1, LARGEST)
     if "gpus_per_job" in given:
-        values["gpus_per_job"] = whole(given["gpus_per_job"], 1, MOST_GPUS)
+        if whole(given["gpus_per_job"], 1, LARGEST) > 1:
+            raise given["gpus_per_job"].error("a job trains on one GPU; several are not supported yet")
     if "gpu_share" in given and given["gpu_share"].value != "auto":
         values["gpu_share"] = _share(given["gpu_share"])
     if "accelerator" in given and given["accelerator"].value != "any":
         values["accelerator"] = _accelerator(given["accelerator"])
-    if values.get("gpus_per_job", 1) > 1 and values.get("gpu_share", 1) < 1:
-        raise given["gpu_share"].error(
-            f"a job of {values['gpus_per_job']} GPUs takes them whole; leave the share out"
-        )
     return {"resources": Resources(**values)}
 
 

@@ -74,9 +74,9 @@ def test_only_jobs_without_a_result_take_time_and_memory() -> None:
     assert (cost.time.memory, cost.time.memory_is_measured) == (2.0**30 + 5, True)
 
 
-def test_max_parallel_and_several_gpus_a_job_bound_the_slots() -> None:
+def test_max_parallel_bounds_the_slots() -> None:
     eight = history(slots=8, device="cuda")
-    for resources, slots in (("max_parallel: 3", 3), ("gpus_per_job: 4", 2), ("gpu_share: auto", 8)):
+    for resources, slots in (("max_parallel: 3", 3), ("max_parallel: 9", 8), ("gpu_share: auto", 8)):
         planned = plan(parse_spec(f"{TEXT}resources: {{{resources}}}", "s.yaml"), lambda config: MANIFEST)
         time = forecast(planned, eight).time
         assert time is not None
