@@ -137,7 +137,8 @@ def partial_kernel(
 
 
 @triton.jit(
-    do_not_specialize=["T", "i_site", "num_sites", "num_old", "g0", "g1", "g2", "g3", "g4", "g5", "g6", "g7"]
+    do_not_specialize=["T", "i_site", "num_sites", "num_old", "num_all", "i_newest"]
+    + [f"g{k}" for k in range(8)]
 )
 def deferred_kernel(
     V,
@@ -154,7 +155,8 @@ def deferred_kernel(
     g6,
     g7,
     LSE,  # [sites of the block, T, H]
-    DELTA,  # [sites of the block, T, H]: <g, out>
+    DELTA,  # [sites of the block, T, H]: <g, out>, times the site's gate
+    GATES,  # [sites] float32, where sites have gates: the gradient of a mixture is gate · g
     DV,  # [N, T, d]
     DV_A,
     DV_B,
@@ -164,6 +166,8 @@ def deferred_kernel(
     i_site,  # the block's first site
     num_sites,
     num_old,  # sources 0..num_old-1 receive gradient; the block's own only serve DW
+    num_all,  # sources 0..num_all-1 are read by the block's last site
+    i_newest,  # the newest source that its first site reads; each later site reads one more, up to num_all
     RS,
     D: tl.constexpr,
     H: tl.constexpr,
@@ -176,6 +180,7 @@ def deferred_kernel(
     STAGES: tl.constexpr,
     DOT: tl.constexpr,
     HAS_OLD: tl.constexpr,
+    GATED: tl.constexpr,
     ACCUMULATE: tl.constexpr,  # add to DV and C, else they are written for the first time
     TMA: tl.constexpr,
 ):
@@ -206,7 +211,8 @@ def deferred_kernel(
     wg_rows = tl.where(is_g, g_rows, W + (i_site + o_slot) * D) + i_h * DH
     dw_a = tl.zeros([DA, SP], tl.float32)
     dw_b = tl.zeros([DB if DB > 0 else 1, SP], tl.float32)
-    num_all = i_site + num_sites
+    if GATED:
+        gate = tl.load(GATES + i_site + o_s, mask=m_s, other=0.0)[None, :]
     num_chunks = tl.cdiv(num_all, CHUNK)
     for j in tl.range(0, tl.minimum(TOKENS, T - i_first) * num_chunks, num_stages=STAGES):
         i_t = i_first + j // num_chunks
@@ -238,11 +244,15 @@ def deferred_kernel(
             ze = tl.dot(v_b, tl.trans(wg_b), ze, input_precision="ieee")
         z, e = tl.split(tl.permute(tl.reshape(ze, [CHUNK, 2, SP]), (0, 2, 1)))
         z = z * r[:, None]
-        sees = (o_i[:, None] <= (i_site + o_s)[None, :]) & m_s[None, :]
+        sees = (o_i[:, None] <= (i_newest + o_s)[None, :]) & m_i[:, None] & m_s[None, :]
         a = tl.where(sees, tl.exp2(z * LOG2E - lse[None, :]), 0.0)
+        if GATED:
+            e *= gate
         p = a * (e - delta[None, :])
         c = tl.sum(p * z, 1)
         p = p * r[:, None]
+        if GATED:
+            a *= gate
         pa = tl.reshape(tl.permute(tl.join(p, a), (0, 2, 1)), [CHUNK, 2 * SP]).to(DOT)
         p = p.to(DOT)
         dw_a = tl.dot(tl.trans(v_a), p, dw_a, input_precision="ieee")

@@ -7,12 +7,13 @@ import triton
 from torch import Tensor
 
 from headcount.kernels.block_kernels import deferred_kernel
+from headcount.kernels.launch import NORM_TOKENS, SITES_PADDED, dot_dtype
 from headcount.kernels.launching import aligned, launch_site_backward, on_device, table_of
-from headcount.kernels.launch import SITES_PADDED, dot_dtype
+from headcount.kernels.norm_kernels import norm_backward_kernel
 from headcount.kernels.row_kernels import delta_kernel, finalise_kernel
 
 if TYPE_CHECKING:
-    from headcount.kernels.two_phase import Block, Forward
+    from headcount.kernels.two_phase import Block, Forward, Norm
 
 
 class Gradients:
@@ -22,6 +23,7 @@ class Gradients:
         self.forward = forward
         self.next_site: int | None = None
         self.of_sites: dict[int, Tensor] = {}
+        self.has_delta: set[int] = set()  # sites whose <gradient, read> is already in self.delta
 
     def begin(self) -> None:
         """Take the buffers, once all reads of the forward are known."""
@@ -34,9 +36,8 @@ class Gradients:
         self.of_folded = torch.zeros_like(fwd.queries, dtype=torch.float32)
         self.table = table_of(fwd.sources.unbind(0)) if fwd.launch.one_site else None
 
-    def take(self, site: int, grad: Tensor) -> None:
-        """The gradient of a site's read has arrived."""
-        fwd = self.forward
+    def expect(self, site: int) -> None:
+        """Take the gradient of `site` next, or raise RuntimeError."""
         if self.next_site is None:
             self.begin()
         if site != self.next_site:
@@ -46,13 +47,47 @@ class Gradients:
                 "backward choose implementation='fused'"
             )
         self.next_site = site - 1
+
+    def take(self, site: int, grad: Tensor) -> None:
+        """The gradient of a site's mixture (before a gate) has arrived."""
+        fwd = self.forward
         self.of_sites[site] = aligned(grad.reshape(fwd.tokens, -1))
         block = fwd.block_of[site]
         if fwd.launch.one_site:
             self.run_site(site, block)
         elif site == block.first_site and block.num_old:
-            self.run_delta(block)
+            if site not in self.has_delta:
+                self.run_delta(block)
             self.run_deferred(block)
+
+    def take_normed(self, site: int, grad: Tensor | None, norm: "Norm") -> Tensor:
+        """The gradient of a normed read has arrived; returns the norm weight's."""
+        fwd = self.forward
+        block = fwd.block_of[site]
+        slot = site - block.first_site
+        mixture = fwd.kept[block][0][slot]
+        grad = torch.zeros_like(mixture) if grad is None else aligned(grad.reshape(fwd.tokens, -1))
+        of_mixture = torch.empty_like(mixture)
+        programs = triton.cdiv(fwd.tokens, NORM_TOKENS)
+        of_weight = fwd.inverse_rms.new_empty(programs, fwd.tiles.D)
+        with on_device(fwd.sources):
+            norm_backward_kernel[(programs,)](
+                mixture,
+                norm.weight,
+                grad,
+                of_mixture,
+                self.delta[slot],
+                of_weight,
+                fwd.tokens,
+                norm.eps,
+                **fwd.tiles._asdict(),
+                TOKENS=NORM_TOKENS,
+                STAGES=2,
+                num_warps=fwd.launch.finalise_warps,
+            )
+        self.has_delta.add(site)
+        self.take(site, of_mixture)
+        return of_weight.sum(0).to(norm.weight.dtype)
 
     def of_source(self, source: int) -> Tensor:
         """Finish the gradient of `source`: all sites that read it have contributed."""
@@ -60,10 +95,9 @@ class Gradients:
         if fwd.launch.one_site:
             return self.of_sources[source].view(fwd.shape)
         block = fwd.block_of[source]
-        reads_itself = source > block.first_site or block.num_old == 0
-        grads = tuple(
-            self.of_sites[site] for site in self.sites(block)[source - block.first_site :] if reads_itself
-        )
+        own = block.num_old <= source < block.num_all
+        sites = self.sites(block)[source - block.first_site :] if own else range(0)
+        grads = tuple(self.of_sites[site] for site in sites)
         out, lse = fwd.kept[block] if grads else (fwd.sources, self.delta)
         with on_device(fwd.sources):
             finalise_kernel[(fwd.tokens,)](
@@ -74,6 +108,7 @@ class Gradients:
                 out,
                 lse,
                 self.delta,
+                fwd.gates,
                 self.of_sources,
                 self.deferred_pz,
                 fwd.tokens,
@@ -82,6 +117,8 @@ class Gradients:
                 fwd.row_stride,
                 **fwd.tiles._asdict(),
                 SITES=len(grads),
+                HAS_DELTA=source in self.has_delta,
+                GATED=fwd.gates is not None,
                 HAS_DEFERRED=not grads or self.sites(block).stop < self.num_sites,
                 num_warps=fwd.launch.finalise_warps,
             )
@@ -92,7 +129,7 @@ class Gradients:
         fwd = self.forward
         if fwd.launch.one_site:
             self.of_folded[0] = 0  # one source, of weight 1 whatever the query; the kernel leaves rounding
-        else:
+        elif fwd.blocks[0].num_old == 0:
             self.run_deferred(fwd.blocks[0])
         total = self.of_folded
         fwd.kept.clear()
@@ -136,24 +173,27 @@ class Gradients:
         fwd, launch = self.forward, self.forward.launch
         sites = self.sites(block)
         lse, delta = fwd.kept.pop(block)[1], self.delta
-        if sites.start == 0:  # its query has no gradient
+        if sites.start == 0 and fwd.gates is None:  # its query has no gradient
             sites, lse, delta = sites[1:], lse[1:], delta[1:]
             del self.of_sites[0]
             if not sites:
                 return
         addresses = [self.of_sites[site].data_ptr() for site in sites]
         addresses += addresses[:1] * (SITES_PADDED - len(addresses))
+        num_all = min(block.num_all, sites.stop)
+        i_newest = sites.start if num_all > block.num_old else num_all - 1
         programs = triton.cdiv(fwd.tokens, launch.deferred_tokens)
         of_folded = fwd.inverse_rms.new_empty(programs, len(sites), fwd.tiles.D)
         with on_device(fwd.sources):
             deferred_kernel[(programs * fwd.tiles.H,)](
                 fwd.sources,
-                *fwd.descriptors(fwd.sources, sites.stop),
+                *fwd.descriptors(fwd.sources, num_all),
                 fwd.queries,
                 fwd.inverse_rms,
                 *addresses,
                 lse,
                 delta,
+                fwd.gates,
                 self.of_sources,
                 *fwd.descriptors(self.of_sources, block.num_old),
                 self.deferred_pz,
@@ -162,6 +202,8 @@ class Gradients:
                 sites.start,
                 len(sites),
                 block.num_old,
+                num_all,
+                i_newest,
                 fwd.row_stride,
                 **fwd.tiles._asdict(),
                 SP=SITES_PADDED,
@@ -170,6 +212,7 @@ class Gradients:
                 STAGES=launch.deferred_stages,
                 DOT=dot_dtype(fwd.sources.dtype),
                 HAS_OLD=block.num_old > 0,
+                GATED=fwd.gates is not None,
                 ACCUMULATE=block.num_old > 0 and sites.stop < self.num_sites,
                 TMA=launch.tma,
                 num_warps=launch.block_warps,

@@ -145,13 +145,7 @@ class DepthHistory:
 
         Raises RuntimeError out of turn.
         """
-        if self.num_read + 1 != self.num_written:
-            raise RuntimeError(
-                f"read out of turn: {self.num_written} sources and {self.num_read} reads so far; each read "
-                f"follows the write of one more source{RECOMPUTED}"
-            )
-        site = self.num_read
-        self.num_read += 1
+        site = self._count_read()
         if self.whole_model is not None:
             return self.whole_model.read()
         if self.route_fused is not None:
@@ -159,6 +153,21 @@ class DepthHistory:
         del self._norms[len(self._sources) - 1 :]  # of a running sum that has changed
         self._norms += [inverse_rms(source, self.eps) for source in self._sources[len(self._norms) :]]
         return route_reference(self._sources, self._norms, self.folded[site], self.heads)
+
+    def read_normed(self, weight: Tensor, eps: float) -> Tensor:
+        """`F.rms_norm(read(), (d,), weight, eps)`, the usual start of a sublayer; in two_phase in the kernels
+        that read, forward and backward. weight: [d], in the sources' dtype or float32.
+        """
+        if self.whole_model is None:
+            x = self.read()
+            return F.rms_norm(x, (self.width,), weight.to(x.dtype), eps)
+        if weight.shape != (self.width,) or not weight.is_floating_point() or weight.device != self.kind[2]:
+            raise ValueError(
+                f"weight must be floating point of shape [{self.width}] on {self.kind[2]}, got "
+                f"{weight.dtype} {list(weight.shape)} on {weight.device}"
+            )
+        self._count_read()
+        return self.whole_model.read_normed(weight.contiguous(), eps)
 
     def finish(self) -> Tensor:
         """What the last site reads, before the final norm and the head.
@@ -170,6 +179,16 @@ class DepthHistory:
                 f"finish after {self.num_written} sources, but the model has {self.num_sites} sites"
             )
         return self.read()
+
+    def _count_read(self) -> int:
+        """The site whose read is due."""
+        if self.num_read + 1 != self.num_written:
+            raise RuntimeError(
+                f"read out of turn: {self.num_written} sources and {self.num_read} reads so far; each read "
+                f"follows the write of one more source{RECOMPUTED}"
+            )
+        self.num_read += 1
+        return self.num_read - 1
 
     def _check_turn(self) -> None:
         if self.num_written != self.num_read or self.num_written == self.num_sites:

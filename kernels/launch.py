@@ -20,6 +20,7 @@ BLOCK_SITES = (
     8  # twice this many operand rows fill one matrix instruction; more sites would cost a second one
 )
 SITES_PADDED = 8  # the kernels' tiles have room for this many sites
+NORM_TOKENS = 8  # a program of a norm's backward takes
 LARGEST_TILED_HEAD = 512  # a wider tile of sources spills: measured slower than one site at a time
 
 

@@ -11,6 +11,7 @@ tile through shared memory to another layout, and the kernel takes 1.4 times as 
 import triton
 import triton.language as tl
 
+from headcount.kernels.norm_kernels import store_normed
 from headcount.kernels.tiles import LOG2E, dot_by_head, head_offsets, load_row, store_row
 
 
@@ -57,12 +58,15 @@ def merge_kernel(
     R,
     OUT,  # [sites of the block, T, d]: holds the site's partial result, receives the result
     LSE,  # [sites of the block, T, H], likewise
+    NORM_W,  # [d], where the read is normed
+    NORMED,  # [T, d], receives the normed read
     T,
     i_site,
     i_slot,  # the site's place in its block
     i_first,  # the block's first source that the partial results leave out
     RS,
     eps,
+    norm_eps,
     D: tl.constexpr,
     H: tl.constexpr,
     DH: tl.constexpr,
@@ -70,6 +74,7 @@ def merge_kernel(
     DB: tl.constexpr,
     HAS_PARTIAL: tl.constexpr,
     HAS_NORM: tl.constexpr,  # the newest source's inverse rms is in R; else it is computed and stored here
+    IS_NORMED: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """Forward of one site: merge sources i_first..i_site into its partial result over the older ones, the
@@ -101,8 +106,14 @@ def merge_kernel(
         z = dot_by_head(v_a, v_b, w_a, w_b, DB) * r
         m, s, acc_a, acc_b = softmax_step(v_a, v_b, z, m, s, acc_a, acc_b)
     scale = (1.0 / s)[:, None]
-    store_row(OUT + row * D, acc_a * scale, acc_b * scale, o_a, o_b, m_a, m_b, DB)
+    out_a = (acc_a * scale).to(OUT.dtype.element_ty)
+    out_b = (acc_b * scale).to(OUT.dtype.element_ty)
+    store_row(OUT + row * D, out_a, out_b, o_a, o_b, m_a, m_b, DB)
     tl.store(LSE + row * H + o_h, m + tl.log2(s), mask=m_h)
+    if IS_NORMED:
+        out_a = out_a.to(tl.float32)
+        out_b = out_b.to(tl.float32)
+        store_normed(NORMED + i_t * D, NORM_W, norm_eps, out_a, out_b, o_a, o_b, m_a, m_b, D, DB)
 
 
 @triton.jit(do_not_specialize=["T", "i_slot"])
@@ -134,7 +145,8 @@ def finalise_kernel(
     G,  # tuple of [T, d]: the gradients of the block's sites i_source, i_source + 1, ...
     OUT,  # [sites of the block, T, d]
     LSE,  # [sites of the block, T, H]
-    DELTA,  # [sites of the block, T, H]: <g, out>; the newest site's is stored here
+    DELTA,  # [sites of the block, T, H]: <g, out>, times the site's gate; the newest site's is stored here
+    GATES,  # [sites] float32, where sites have gates: the gradient of a mixture is gate · g
     DV,  # [N, T, d]: what later blocks deferred, receives the finished gradient
     C,  # [T, H, RS]: what later blocks deferred of Σ p z
     T,
@@ -147,7 +159,9 @@ def finalise_kernel(
     DA: tl.constexpr,
     DB: tl.constexpr,
     SITES: tl.constexpr,  # number of gradients in G
+    HAS_DELTA: tl.constexpr,  # the newest site's DELTA is there
     HAS_DEFERRED: tl.constexpr,
+    GATED: tl.constexpr,
 ):
     """Backward, gradient of one source: what was deferred, plus the reads of it within its own block."""
     i_t = tl.program_id(0).to(tl.int64)
@@ -167,7 +181,11 @@ def finalise_kernel(
         g_a, g_b = load_row(G[k] + i_t * D, o_a, o_b, m_a, m_b, DB)
         o_site = ((i_slot + k) * T + i_t) * H + o_h
         lse = tl.load(LSE + o_site, mask=m_h, other=float("inf"))
-        if k == 0:
+        if GATED:
+            gate = tl.load(GATES + i_source + k)
+            g_a *= gate
+            g_b *= gate
+        if k == 0 and not HAS_DELTA:
             out_a, out_b = load_row(OUT + (i_slot * T + i_t) * D, o_a, o_b, m_a, m_b, DB)
             delta = dot_by_head(g_a, g_b, out_a, out_b, DB)
             tl.store(DELTA + o_site, delta, mask=m_h)

@@ -42,10 +42,10 @@ class Model(NamedTuple):
         return (6.0 * weights + 12.0 * self.layers * self.width * self.context) * self.tokens
 
 
-def _attention(x: Tensor, norm: Tensor, qkv: Tensor, angles: Tensor, windows: int) -> Tensor:
-    """Causal attention up to its last product: [T, d]."""
+def _attention(x: Tensor, qkv: Tensor, angles: Tensor, windows: int) -> Tensor:
+    """Causal attention of normed inputs, up to its last product: [T, d]."""
     tokens, width = x.shape
-    packed = F.linear(F.rms_norm(x, (width,), norm, EPS), qkv)
+    packed = F.linear(x, qkv)
     query, key, value = packed.view(windows, -1, 3, width // HEAD_WIDTH, HEAD_WIDTH).permute(2, 0, 3, 1, 4)
     mixed = F.scaled_dot_product_attention(
         _rotate(query, angles), _rotate(key, angles), value, is_causal=True
@@ -53,9 +53,9 @@ def _attention(x: Tensor, norm: Tensor, qkv: Tensor, angles: Tensor, windows: in
     return mixed.transpose(1, 2).reshape(tokens, width)
 
 
-def _feed_forward(x: Tensor, norm: Tensor, gate_up: Tensor) -> Tensor:
-    """SwiGLU up to its last product."""
-    gate, up = F.linear(F.rms_norm(x, x.shape[-1:], norm, EPS), gate_up).chunk(2, -1)
+def _feed_forward(x: Tensor, gate_up: Tensor) -> Tensor:
+    """SwiGLU of normed inputs, up to its last product."""
+    gate, up = F.linear(x, gate_up).chunk(2, -1)
     return F.silu(gate) * up
 
 
@@ -68,15 +68,20 @@ def _rotate(x: Tensor, angles: Tensor) -> Tensor:
 def _additive_attention(
     x: Tensor, norm: Tensor, qkv: Tensor, last: Tensor, angles: Tensor, windows: int
 ) -> Tensor:
-    return x + F.linear(_attention(x, norm, qkv, angles, windows), last)
+    normed = _norm(x, norm)
+    return x + F.linear(_attention(normed, qkv, angles, windows), last)
 
 
 def _additive_feed_forward(x: Tensor, norm: Tensor, gate_up: Tensor, last: Tensor) -> Tensor:
-    return x + F.linear(_feed_forward(x, norm, gate_up), last)
+    return x + F.linear(_feed_forward(_norm(x, norm), gate_up), last)
 
 
-def _loss(x: Tensor, norm: Tensor, head: Tensor, targets: Tensor) -> Tensor:
-    return F.cross_entropy(F.linear(F.rms_norm(x, x.shape[-1:], norm, EPS), head).float(), targets)
+def _loss(x: Tensor, head: Tensor, targets: Tensor) -> Tensor:
+    return F.cross_entropy(F.linear(x, head).float(), targets)
+
+
+def _norm(x: Tensor, weight: Tensor) -> Tensor:
+    return F.rms_norm(x, x.shape[-1:], weight, EPS)
 
 
 @cache
@@ -120,7 +125,7 @@ class Transformer(nn.Module):
         """The mean loss; `residual` is `additive` or the implementation of depth routing."""
         x = F.embedding(tokens, self.embedding)
         x = self._additive(x) if residual == "additive" else self._routed(x, residual)
-        return self._run(_loss, x, self.norms[-1], self.head, targets)
+        return self._run(_loss, x, self.head, targets)
 
     def _run(self, function: Callable[..., Tensor], *arguments: Tensor | int) -> Tensor:
         return (_compiled(function) if self.device == "cuda" else function)(*arguments)
@@ -131,17 +136,17 @@ class Transformer(nn.Module):
                 x = self._run(_additive_feed_forward, x, norm, first, last)
             else:
                 x = self._run(_additive_attention, x, norm, first, last, self.angles, self.model.windows)
-        return x
+        return self._run(_norm, x, self.norms[-1])
 
     def _routed(self, x: Tensor, implementation: str) -> Tensor:
         heads = self.model.routing_heads
         history = DepthHistory(self.queries, self.key_weights, heads, implementation=implementation)
         history.write(x)
         for index, (norm, first, last) in enumerate(zip(self.norms, self.first, self.last, strict=False)):
-            x = history.read()
+            x = history.read_normed(norm, EPS)
             if index % 2:
-                x = self._run(_feed_forward, x, norm, first)
+                x = self._run(_feed_forward, x, first)
             else:
-                x = self._run(_attention, x, norm, first, self.angles, self.model.windows)
+                x = self._run(_attention, x, first, self.angles, self.model.windows)
             history.write_product(x, last)
-        return history.finish()
+        return history.read_normed(self.norms[-1], EPS)

@@ -21,9 +21,10 @@ from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from headcount.kernels.block_kernels import partial_kernel
-from headcount.kernels.launching import on_device
 from headcount.kernels.gradients import Gradients
 from headcount.kernels.launch import SITES_PADDED, Launch, dot_dtype, launch_for
+from headcount.kernels.launching import on_device
+from headcount.kernels.norm_kernels import norm_forward_kernel
 from headcount.kernels.row_kernels import merge_kernel, write_kernel
 from headcount.kernels.tiles import Tiles
 
@@ -34,6 +35,7 @@ class Block(NamedTuple):
     first_site: int
     num_sites: int
     num_old: int  # sources 0..num_old-1; none for the first block, whose sources are all its own
+    num_all: int  # sources 0..num_all-1 are what its last site reads
 
 
 def partition(num_sites: int, largest: int) -> list[Block]:
@@ -46,7 +48,7 @@ def partition(num_sites: int, largest: int) -> list[Block]:
     first = 0
     for b in range(num_blocks):
         size = (num_sites - 1) // num_blocks + (b < (num_sites - 1) % num_blocks) + (b == 0)
-        blocks.append(Block(first, size, first + 1 if first else 0))
+        blocks.append(Block(first, size, first + 1 if first else 0, first + size))
         first += size
     return blocks
 
@@ -71,6 +73,12 @@ class TwoPhase:
         """Append x weightᵀ [..., d], of the sources' dtype, computed in its place in the history."""
         self.token = _WriteProduct.apply(x, weight, self.token, self.gradients)  # type: ignore[no-untyped-call]
 
+    def read_normed(self, weight: Tensor, eps: float) -> Tensor:
+        """What the next site reads, over its rms, times `weight` [d]."""
+        out, self.token = _ReadNormed.apply(weight, eps, self.token, self.gradients)  # type: ignore[no-untyped-call]
+        normed: Tensor = out
+        return normed
+
     def read(self) -> Tensor:
         """What the next site reads: [..., d]."""
         out, self.token = _Read.apply(self.token, self.gradients)  # type: ignore[no-untyped-call]
@@ -78,22 +86,38 @@ class TwoPhase:
         return mixed
 
 
+class Norm(NamedTuple):
+    """An RMSNorm that follows a read."""
+
+    weight: Tensor  # [d]
+    eps: float
+
+
 class Forward:
     """The buffers of one forward pass, and the kernels that fill them."""
 
     def __init__(
-        self, folded: Tensor, like: Tensor, heads: int, eps: float, launch: Launch | None = None
+        self,
+        folded: Tensor,
+        like: Tensor,
+        heads: int,
+        eps: float,
+        launch: Launch | None = None,
+        blocks: list[Block] | None = None,
     ) -> None:
         num_sites, width = folded.shape
         self.shape = like.shape
         self.tokens = like.numel() // width
         self.tiles = Tiles.of(width, heads)
         self.eps = eps
-        self.sources = like.new_empty(num_sites, self.tokens, width)
+        self.sources = like.new_empty(blocks[-1].num_all if blocks else num_sites, self.tokens, width)
         self.launch = launch or launch_for(self.tiles, self.sources)
-        self.blocks = partition(num_sites, num_sites if self.launch.one_site else self.launch.block_sites)
+        self.blocks = blocks or partition(
+            num_sites, num_sites if self.launch.one_site else self.launch.block_sites
+        )
         self.block_of = [block for block in self.blocks for _ in range(block.num_sites)]
         self.queries = folded.to(like.dtype)
+        self.gates: Tensor | None = None  # [N] float32, where the mixtures pass gates
         # a token's row, here and in the deferred Σ p z, is padded to whole 64-byte lines
         self.row_stride = triton.cdiv(num_sites, 16) * 16
         self.inverse_rms = folded.new_empty(self.tokens, self.row_stride)
@@ -130,8 +154,10 @@ class Forward:
                 num_warps=1 if width <= 1024 else 4,
             )
 
-    def mix(self, keep: bool) -> Tensor:
-        """Run the next site's forward, [..., d]; `keep` what its block's backward needs."""
+    def mix(self, keep: bool, norm: Norm | None = None) -> Tensor:
+        """Run the next site's forward, [..., d], normed where `norm` is given; `keep` what its block's
+        backward needs.
+        """
         site = self.num_read
         block = self.block_of[site]
         if site == block.first_site:
@@ -140,16 +166,20 @@ class Forward:
         out, lse = self.current
         if keep:
             self.kept[block] = self.current
+        mixture = out[site - block.first_site]
+        normed = torch.empty_like(mixture) if norm else None
         with on_device(out):
             if site == block.first_site and block.num_old:
                 if self.norm_is_due:
                     self.run_write(self.sources[site], site, copy=False)
                 self.run_partial(block, out, lse)
-            else:
-                self.run_merge(site, block, out, lse)
+                if norm:
+                    self.run_norm(mixture, norm, normed)
+            elif block.num_all > block.num_old:
+                self.run_merge(site, block, out, lse, norm, normed)
         self.norm_is_due = False
         self.num_read += 1
-        return out[site - block.first_site].view(self.shape)
+        return (mixture if normed is None else normed).view(self.shape)
 
     def run_partial(self, block: Block, out: Tensor, lse: Tensor) -> None:
         launch = self.launch
@@ -176,22 +206,44 @@ class Forward:
             num_warps=launch.block_warps,
         )
 
-    def run_merge(self, site: int, block: Block, out: Tensor, lse: Tensor) -> None:
+    def run_norm(self, mixture: Tensor, norm: Norm, normed: Tensor | None) -> None:
+        norm_forward_kernel[(self.tokens,)](
+            mixture,
+            norm.weight,
+            normed,
+            norm.eps,
+            **self.tiles._asdict(),
+            num_warps=self.launch.merge_warps,
+        )
+
+    def run_merge(
+        self,
+        site: int,
+        block: Block,
+        out: Tensor,
+        lse: Tensor,
+        norm: Norm | None = None,
+        normed: Tensor | None = None,
+    ) -> None:
         merge_kernel[(self.tokens,)](
             self.sources,
             self.queries,
             self.inverse_rms,
             out,
             lse,
+            norm.weight if norm else None,
+            normed,
             self.tokens,
             site,
             site - block.first_site,
             block.num_old,
             self.row_stride,
             self.eps,
+            norm.eps if norm else self.eps,
             **self.tiles._asdict(),
             HAS_PARTIAL=block.num_old > 0,
             HAS_NORM=not self.norm_is_due,
+            IS_NORMED=norm is not None,
             STAGES=self.launch.merge_stages,
             num_warps=self.launch.merge_warps,
         )
@@ -263,10 +315,34 @@ class _Read(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, token: Tensor | None) -> tuple[Tensor, None]:
-        if torch.is_grad_enabled():
-            raise RuntimeError(
-                "depth routing has first derivatives only: differentiate it without create_graph"
-            )
+        _refuse_second_derivative()
         (out,) = ctx.saved_tensors  # raises if the model changed what it read in place
+        ctx.gradients.expect(ctx.site)
         ctx.gradients.take(ctx.site, torch.zeros_like(out) if grad is None else grad)
         return ctx.gradients.forward.no_gradient, None
+
+
+class _ReadNormed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, weight: Tensor, eps: float, token: Tensor, gradients: Gradients
+    ) -> tuple[Tensor, Tensor]:
+        ctx.gradients, ctx.site, ctx.eps = gradients, gradients.forward.num_read, eps
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(weight)
+        out = gradients.forward.mix(keep=ctx.needs_input_grad[2], norm=Norm(weight, eps))
+        return out, token.view_as(token)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, token: Tensor | None) -> tuple[Tensor, None, Tensor, None]:
+        _refuse_second_derivative()
+        (weight,) = ctx.saved_tensors
+        gradients: Gradients = ctx.gradients
+        gradients.expect(ctx.site)
+        of_weight = gradients.take_normed(ctx.site, grad, Norm(weight, ctx.eps))
+        return of_weight, None, gradients.forward.no_gradient, None
+
+
+def _refuse_second_derivative() -> None:
+    if torch.is_grad_enabled():
+        raise RuntimeError("depth routing has first derivatives only: differentiate it without create_graph")

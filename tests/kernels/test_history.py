@@ -17,7 +17,8 @@ WIDTH, HEADS, NUM_SITES = 32, 2, 5
 class Sublayer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(WIDTH)
+        self.norm = nn.RMSNorm(WIDTH, eps=1e-6)
+        nn.init.uniform_(self.norm.weight, 0.5, 1.5)
         self.mix = nn.Linear(WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -27,14 +28,22 @@ class Sublayer(nn.Module):
 class Model(nn.Module):
     """The smallest model with depth routing: tokens to a loss."""
 
-    def __init__(self, implementation: str, block_size: int | None = None, *, products: bool = False) -> None:
+    def __init__(
+        self,
+        implementation: str,
+        block_size: int | None = None,
+        *,
+        products: bool = False,
+        norms: bool = False,
+    ) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.embedding = nn.Embedding(11, WIDTH)
         self.sublayers = nn.ModuleList(Sublayer() for _ in range(NUM_SITES - 1))
         self.queries = nn.Parameter(torch.randn(NUM_SITES, WIDTH))
         self.key_weights = nn.Parameter(torch.ones(NUM_SITES, WIDTH))
-        self.implementation, self.block_size, self.products = implementation, block_size, products
+        self.implementation, self.block_size = implementation, block_size
+        self.products, self.norms = products, norms
         self.to(DEVICE)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -47,7 +56,10 @@ class Model(nn.Module):
         )
         history.write(self.embedding(tokens))
         for sublayer in self.sublayers:
-            output = sublayer(history.read())
+            if self.norms:
+                output = torch.tanh(sublayer.mix(history.read_normed(sublayer.norm.weight, 1e-6)))
+            else:
+                output = sublayer(history.read())
             if self.products:
                 history.write_product(output, sublayer.mix.weight)
             else:
@@ -82,6 +94,22 @@ def test_a_product_written_in_place_is_the_product_written(monkeypatch, num_site
     monkeypatch.setattr(f"{__name__}.NUM_SITES", num_sites)
     in_place = trained_once(Model("two_phase", products=True))
     assert_close(in_place, trained_once(Model("reference", products=True)))
+
+
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("implementation", ["fused", "two_phase"])
+@pytest.mark.parametrize("num_sites", [NUM_SITES, 10])
+def test_a_read_normed_at_once_is_the_read_normed(monkeypatch, num_sites, implementation):
+    monkeypatch.setattr(f"{__name__}.NUM_SITES", num_sites)
+    at_once = trained_once(Model(implementation, norms=True, products=True))
+    assert_close(at_once, trained_once(Model("reference", norms=True, products=True)))
+
+
+def test_a_bad_norm_weight_is_refused():
+    history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
+    history.write(SOURCES[0])
+    with pytest.raises(ValueError, match=re.escape(f"weight must be floating point of shape [{WIDTH}]")):
+        history.read_normed(torch.ones(WIDTH + 1, device=DEVICE), 1e-6)
 
 
 def test_a_product_wants_only_the_gradients_asked_for():

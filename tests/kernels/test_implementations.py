@@ -199,9 +199,9 @@ def test_the_same_inputs_give_the_same_bits(implementation):
 
 
 def test_partition_is_even_and_covers_every_site():
-    assert [tuple(block) for block in partition(25, 8)] == [(0, 9, 0), (9, 8, 10), (17, 8, 18)]
-    assert [tuple(block) for block in partition(20, 8)] == [(0, 8, 0), (8, 6, 9), (14, 6, 15)]
-    assert [tuple(block) for block in partition(1, 8)] == [(0, 1, 0)]
+    assert [tuple(block) for block in partition(25, 8)] == [(0, 9, 0, 9), (9, 8, 10, 17), (17, 8, 18, 25)]
+    assert [tuple(block) for block in partition(20, 8)] == [(0, 8, 0, 8), (8, 6, 9, 14), (14, 6, 15, 20)]
+    assert [tuple(block) for block in partition(1, 8)] == [(0, 1, 0, 1)]
     for num_sites in range(1, 60):
         sizes = [block.num_sites for block in partition(num_sites, 8)]
         assert sum(sizes) == num_sites
