@@ -4,14 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headcount.api.results import AblationTable, SweepView, TableRow
+from headcount.api.results.comparisons import CellComparison
 from headcount.api.results.curves import best_cell
 from headcount.api.results.shapes import LineShape
-from headcount.api.results.significance import CellComparison, PairedStatistics
+from headcount.api.results.significance import PairedStatistics
 from headcount.dashboard import text
 from headcount.dashboard.choice import constant_axes
 
-METHODS = {"holm": "Holm", "benjamini_hochberg": "Benjamini and Hochberg"}
-"""Whose correction a family's p-values carry."""
+ERRORS = {
+    "pooled": "the error pooled over all cells",
+    "moderated": "its own error, steadied by that of all cells",
+    "own": "its own error",
+}
+"""What a simultaneous interval rests on."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,16 @@ def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistic
     return Headline(
         text.settings(best.settings, constant_axes(table)) or "The only cell",
         _lowest(best, found),
-        tuple(filter(None, (_test(found, statistics), _shape_of(best, table, statistics)))),
+        tuple(
+            filter(
+                None,
+                (
+                    _test(found, statistics),
+                    _rivals(best, table, statistics),
+                    _shape_of(best, table, statistics),
+                ),
+            )
+        ),
         _badges(sweep, table, best),
     )
 
@@ -51,24 +65,40 @@ def _lowest(best: TableRow, found: CellComparison | None) -> str:
     delta = found.delta if found else None
     if delta is None or delta.mean is None:
         return f" has the lowest loss: {text.number(best.mean)}, {text.plural(best.n, 'seed')}."
-    interval = f"{text.NO_BREAK}{text.interval(delta.low, delta.high)}" if delta.low is not None else ""
+    told = found.simultaneous if found and found.simultaneous else delta
+    interval = f"{text.NO_BREAK}{text.interval(told.low, told.high)}" if told.low is not None else ""
     pairs = f"{delta.n}{text.NO_BREAK}paired{text.NO_BREAK}{'seed' if delta.n == 1 else 'seeds'}"
-    return f" has the lowest loss: {text.signed(delta.mean)}{interval} against the control, {pairs}."
+    return f" has the lowest loss: {text.signed(told.mean)}{interval} against the control, {pairs}."
 
 
 def _test(found: CellComparison | None, statistics: PairedStatistics) -> str:
     if found is None or found.delta is None:
         return ""
     family = statistics.family
-    percent = f"{statistics.confidence:.0%}".replace("%", " %")
-    if found.delta.low is None or found.delta.p is None:
+    if found.simultaneous is None or found.simultaneous_error is None:
         return f"There is no interval and no p: {found.delta.reason}."
-    verdict = "differs from its control" if found.rejected else "is not separable from its control"
+    percent = f"{found.simultaneous.confidence:.0%}".replace("%", " %")
+    differs = found.simultaneous.p is not None and found.simultaneous.p <= family.alpha
+    verdict = "differs from its control" if differs else "is not separable from its control"
     return (
-        f"The interval is the cell's own {percent} t interval, paired by seed; that this cell was picked as "
-        f"the lowest is not corrected for. It {verdict}: {text.p_equals(found.adjusted_p)} by "
-        f"{METHODS[family.method]}'s method over {text.plural(family.size, 'comparison')}."
+        f"The {percent} interval holds for {text.plural(family.size, 'comparison')} at once, so also for the "
+        f"one picked as the lowest; it rests on {ERRORS[found.simultaneous_error]}. The cell {verdict}: "
+        f"{text.p_equals(found.simultaneous.p)}, corrected likewise."
     )
+
+
+def _rivals(best: TableRow, table: AblationTable, statistics: PairedStatistics) -> str:
+    """Which cells of the best one's line may be the best as well."""
+    line = next((found for found in statistics.best if found.settings.items() <= best.settings.items()), None)
+    if line is None or best.cell != line.lowest:
+        return ""
+    others = [s.cell for s in line.standings if s.may_be_best and s.cell != best.cell]
+    axes = [axis for axis in table.axes if axis not in line.settings]
+    if not others:
+        return f"Every other cell of its line is worse, all {line.size} compared at once."
+    rows = {row.cell: row for row in table.treatments}
+    names = [text.settings({axis: rows[cell].settings[axis] for axis in axes}) for cell in others]
+    return f"Not separable from it: {', '.join(names)} ({line.size} cells of its line compared at once)."
 
 
 def _shape_of(best: TableRow, table: AblationTable, statistics: PairedStatistics) -> str:

@@ -6,10 +6,12 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import CellView, SeedResult, list_sweeps
 from headcount.dashboard import text
-from headcount.dashboard.headline import METHODS
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.rendering import render
 from headcount.dashboard.sweep_page import SweepPage
+
+METHODS = {"holm": "Holm", "benjamini_hochberg": "Benjamini and Hochberg"}
+"""Whose correction a family's p-values carry."""
 
 
 def sweeps_html(session: Session) -> str:

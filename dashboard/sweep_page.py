@@ -20,8 +20,9 @@ from headcount.api.results import (
     head_curve,
     sweep_view,
 )
+from headcount.api.results.comparisons import CellComparison
 from headcount.api.results.curves import best_cell
-from headcount.api.results.significance import CellComparison, PairedStatistics, paired_statistics
+from headcount.api.results.significance import PairedStatistics, paired_statistics
 from headcount.dashboard import text
 from headcount.dashboard.choice import Choice, choose, shown_lines
 from headcount.dashboard.figures import grid as grids

@@ -8,6 +8,7 @@ question that the sweep cannot answer `QueryError`; both are a `UserError`.
 """
 
 from .cells import CellState, CellView, SeedResult, cell_view, cells
+from .comparisons import CellComparison
 from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
 from .events import EventView, events_after, newest_event
 from .families import Family
@@ -30,7 +31,6 @@ from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
 from .selection import BestSet, HeadsRule, RateChoice, Standing
 from .shapes import LineShape
 from .significance import (
-    CellComparison,
     DunnettFamily,
     Moderation,
     PairedStatistics,

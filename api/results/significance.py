@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
+from headcount.api.results.comparisons import CellComparison, compare
 from headcount.api.results.families import Family, alpha_of, control_family, paired_rows
-from headcount.api.results.noise import NoiseFloor, Resolution, found_difference, noise_floor, resolution_of
+from headcount.api.results.noise import NoiseFloor, Resolution, noise_floor, resolution_of
 from headcount.api.results.selection import (
     BestSet,
     HeadsRule,
@@ -24,49 +24,14 @@ from headcount.sweeps.statistics import (
     MODERATED_CELLS,
     Estimate,
     HomogeneityCheck,
-    PairedDelta,
     PooledError,
-    UnpairedDelta,
     check_homogeneity,
     dunnett_deltas,
     loss_table,
     moderated_deltas,
     pooled_delta,
     pooled_error,
-    rank_test_floor,
-    sign_flip,
-    welch_delta,
 )
-
-
-@dataclass(frozen=True)
-class CellComparison:
-    """One treatment against its control."""
-
-    cell: int
-    control: int
-    settings: dict[str, Any]
-    delta: PairedDelta | None
-    """With its own error; None where either side diverged."""
-    adjusted_p: float | None
-    """Of the delta's own p, by the family's method."""
-    rejected: bool
-    """Whether the family says that the delta is not 0."""
-    pooled: Estimate | None
-    """The delta with the pooled error; only where the cells are homogeneous."""
-    unpaired: UnpairedDelta | None
-    """The difference of the means by Welch's t; only where fewer than 2 seeds are paired."""
-    moderated: Estimate | None
-    """The delta with its variance shrunk toward that of all cells; only from 8 cells up."""
-    dunnett: Estimate | None
-    """With the interval that holds for all cells of one control at once; see `dunnett` of the whole."""
-    dunnett_p: float | None
-    sign_flip_p: float | None
-    """Exact, assuming only symmetry; it cannot go below `sign_flip_floor`."""
-    sign_flip_floor: float | None
-    smallest_difference: float | None
-    """The true delta found with 80 % probability at this cell's error, with the family's correction."""
-    note: str
 
 
 @dataclass(frozen=True)
@@ -161,7 +126,7 @@ def _statistics(read: _Read) -> PairedStatistics:
     pooled, homogeneity = _pool(rows)
     usable = pooled if homogeneity and homogeneity.verdict == "homogeneous" else None
     place = {row.cell: i for i, row in enumerate(rows)}
-    dunnett, simultaneous = dunnett_families(table, usable is not None, alpha)
+    dunnett, by_dunnett = dunnett_families(table, usable is not None, alpha)
     moderated, moderation = _moderated(paired, table.confidence)
     shapes = line_shapes(table, alpha)
     return PairedStatistics(
@@ -172,22 +137,14 @@ def _statistics(read: _Read) -> PairedStatistics:
         confidence=table.confidence,
         family=family,
         comparisons=tuple(
-            CellComparison(
-                cell=row.cell,
-                control=row.control,
-                settings=row.settings,
-                delta=row.delta,
-                adjusted_p=members[row.cell].adjusted_p,
-                rejected=members[row.cell].rejected,
+            compare(
+                row,
+                table,
+                members[row.cell],
+                family,
                 pooled=_pooled_delta(usable, place, row, table.confidence),
-                unpaired=_unpaired(row, table),
                 moderated=moderated.get(row.cell),
-                dunnett=simultaneous[row.cell][0] if row.cell in simultaneous else None,
-                dunnett_p=simultaneous[row.cell][1] if row.cell in simultaneous else None,
-                sign_flip_p=sign_flip(row.delta.deltas) if row.delta else None,
-                sign_flip_floor=rank_test_floor(row.delta.n) if row.delta and row.delta.n else None,
-                smallest_difference=_smallest(row, family.size, alpha),
-                note=row.note,
+                dunnett=by_dunnett.get(row.cell),
             )
             for row in paired
             if row.control is not None
@@ -225,22 +182,6 @@ def _pooled_delta(
     if pooled is None or row.control is None or row.cell not in place or row.control not in place:
         return None
     return pooled_delta(pooled, place[row.cell], place[row.control], confidence=confidence)
-
-
-def _unpaired(row: TableRow, table: AblationTable) -> UnpairedDelta | None:
-    if row.delta is None or row.control is None or row.delta.n >= 2:
-        return None
-    control = table.row(row.control)
-    if min(len(row.losses), len(control.losses)) < 2:
-        return None
-    return welch_delta(row.losses, control.losses, confidence=table.confidence)
-
-
-def _smallest(row: TableRow, comparisons: int, alpha: float) -> float | None:
-    delta = row.delta
-    if delta is None or not delta.se or delta.df is None:
-        return None
-    return found_difference(delta.se, delta.df, comparisons, alpha)
 
 
 def _moderated(rows: list[TableRow], confidence: float) -> tuple[dict[int, Estimate], Moderation]:

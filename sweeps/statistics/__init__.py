@@ -6,7 +6,7 @@ makes no sense; what the data cannot tell is None, with a `reason`.
 
 from .best_cells import BestCells, CellStanding, Regret, best_cells, rule_regret
 from .dunnett import DunnettDeltas, dunnett_deltas
-from .families import Comparison, Family, benjamini_hochberg, holm
+from .families import Comparison, Family, benjamini_hochberg, holm, simultaneous
 from .gain import ComputeGain, compute_gain
 from .homogeneity import HomogeneityCheck, check_homogeneity
 from .layout import LossTable, loss_table
@@ -69,6 +69,7 @@ __all__ = [
     "seeds_needed",
     "selection_bias",
     "sign_flip",
+    "simultaneous",
     "smallest_difference",
     "stein_estimate",
     "tail_error",

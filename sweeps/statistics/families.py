@@ -1,10 +1,12 @@
 """Several comparisons at once: a named, counted family and its corrected p-values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+
+from headcount.sweeps.statistics.student import Estimate, t_estimate
 
 Method = Literal["holm", "benjamini_hochberg"]
 
@@ -27,6 +29,21 @@ class Family:
     size: int
     alpha: float
     members: dict[str, Comparison]
+
+
+def simultaneous(estimate: Estimate, comparisons: int, *, confidence: float = 0.95) -> Estimate:
+    """The estimate with an interval and a p that hold for all of `comparisons` at once, by Bonferroni.
+
+    So they hold for whichever of them is picked by looking at the data, such as the lowest. An estimate
+    without an error stays as it is. ValueError for fewer than one comparison.
+    """
+    if comparisons < 1:
+        raise ValueError(f"comparisons must be at least 1, but is {comparisons}")
+    if estimate.mean is None or not estimate.se or estimate.df is None:
+        return estimate
+    found = t_estimate(estimate.mean, estimate.se, estimate.df, 1 - (1 - confidence) / comparisons)
+    assert found.p is not None
+    return replace(found, p=min(1.0, comparisons * found.p), confidence=confidence)
 
 
 def holm(name: str, p_values: Mapping[str, float | None], *, alpha: float = 0.05) -> Family:

@@ -20,18 +20,22 @@ def test_the_best_cell_with_its_own_numbers(session: Session) -> None:
         for c in statistics.comparisons
         if c.settings["model.routing_heads"] == 8 and c.settings["model.kv_heads"] == 4
     )
-    assert best.delta is not None
+    assert best.simultaneous is not None
     assert made.lead == "H\u00a08 · KV\u00a04"
     assert made.rest == (
-        f" has the lowest loss: {text.signed(best.delta.mean)}\u00a0"
-        f"{text.interval(best.delta.low, best.delta.high)} against the control, 3\u00a0paired\u00a0seeds."
+        f" has the lowest loss: {text.signed(best.simultaneous.mean)}\u00a0"
+        f"{text.interval(best.simultaneous.low, best.simultaneous.high)} against the control, "
+        "3\u00a0paired\u00a0seeds."
     )
-    test, shape = made.more
-    assert "picked as the lowest is not corrected for" in test
-    assert (
-        f"differs from its control: {text.p_equals(best.adjusted_p)} by Holm's method over 15 comparisons."
-        in test
+    test, rivals, shape = made.more
+    assert test == (
+        "The 95 % interval holds for 15 comparisons at once, so also for the one picked as the lowest; it "
+        "rests on its own error, steadied by that of all cells. The cell differs from its control: "
+        f"{text.p_equals(best.simultaneous.p)}, corrected likewise."
     )
+    standings = next(b for b in statistics.best if b.settings["model.kv_heads"] == 4).standings
+    assert [s.may_be_best for s in standings] == [False, False, False, True, False]
+    assert rivals == "Every other cell of its line is worse, all 5 compared at once."
     line = next(s for s in statistics.shapes if s.settings["model.kv_heads"] == 4)
     assert line.shape is not None
     assert line.shape.u_shaped
@@ -40,6 +44,15 @@ def test_the_best_cell_with_its_own_numbers(session: Session) -> None:
         f"{text.p_equals(line.shape.p)} (the larger of the ends)."
     )
     assert made.badges == ("n = 3: under 5 seeds",)
+
+
+def test_cells_that_may_be_the_best_as_well_are_named(session: Session) -> None:
+    made, statistics = of(session, "in-flight")
+    assert made.lead == "H\u00a08 · KV\u00a04 · LR\u00a05e-4"
+    settings = {"model.kv_heads": 4, "train.peak_lr": 5e-4}
+    line = next(found for found in statistics.best if found.settings == settings)
+    assert [s.may_be_best for s in line.standings] == [False, False, True, True, False]
+    assert made.more[1] == "Not separable from it: H\u00a04 (5 cells of its line compared at once)."
 
 
 def test_what_is_amiss_is_a_badge(session: Session) -> None:

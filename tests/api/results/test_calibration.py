@@ -113,7 +113,7 @@ def test_intervals_of_the_table_cover(store: Store, scenario: str) -> None:
 @pytest.mark.parametrize("scenario", ["one variance", "unequal variances"])
 def test_the_family_errs_in_few_sweeps_without_an_effect(store: Store, scenario: str) -> None:
     sweeps = 250 if scenario == "one variance" else 150
-    families = wrong_sweeps = wrong_families = 0
+    families = wrong_sweeps = wrong_families = wrong_at_once = 0
     with Session(store.engine) as session:
         simulation = Simulation(session, "null", kv_heads=(1, 2), seeds=8)  # enough to check for one variance
         none = dict.fromkeys(SPREADS, 0.0)
@@ -121,11 +121,17 @@ def test_the_family_errs_in_few_sweeps_without_an_effect(store: Store, scenario:
         for _ in range(sweeps):
             found = paired_statistics(simulation.draw(SCENARIOS[scenario], none, everything))
             wrong_sweeps += any(c.rejected for c in found.comparisons)
+            told = [c.simultaneous for c in found.comparisons if c.simultaneous]
+            assert len(told) == found.family.size
+            wrong_at_once += any(
+                not e.low <= 0 <= e.high for e in told if e.low is not None and e.high is not None
+            )
             for family in (f for f in found.dunnett if f.reason is None):
                 members = [c.dunnett_p for c in found.comparisons if c.control == family.control]
                 families += 1
                 wrong_families += any(p is not None and p <= family.alpha for p in members)
     assert wrong_sweeps / sweeps <= 0.06
+    assert wrong_at_once / sweeps <= 0.06
     if scenario == "one variance":
         assert wrong_sweeps / sweeps >= 0.01
         assert families > sweeps

@@ -19,6 +19,7 @@ from headcount.sweeps.statistics import (
     rule_regret,
     seeds_needed,
     sign_flip,
+    simultaneous,
     smallest_difference,
     two_lines,
 )
@@ -61,6 +62,26 @@ def test_the_pooled_error_is_that_of_a_block_design(session: Session) -> None:
     assert first.pooled.mean == pytest.approx(first.delta.mean)
     half = stats.t.ppf(0.975, df) * found.pooling.sd * np.sqrt(2 / 8)
     assert first.pooled.high == pytest.approx(first.pooled.mean + half)
+
+    t = stats.t.ppf(1 - 0.05 / 15 / 2, df)
+    assert first.simultaneous_error == "pooled"
+    assert first.simultaneous is not None
+    assert first.simultaneous.high == pytest.approx(first.pooled.mean + t * first.pooled.se)
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "error"), [(HEADS, (1, 2, 4), "moderated"), ((1, 2, 4), (4,), "own")]
+)
+def test_the_interval_for_all_at_once_rests_on_the_best_error_there_is(
+    session: Session, heads: tuple[int, ...], kv_heads: tuple[int, ...], error: str
+) -> None:
+    build_sweep(session, heads=heads, kv_heads=kv_heads)
+    found = paired_statistics(ablation_table(session, "head-count"))
+    for comparison in found.comparisons:
+        estimate = {"moderated": comparison.moderated, "own": comparison.delta}[error]
+        assert comparison.simultaneous_error == error
+        assert estimate is not None
+        assert comparison.simultaneous == simultaneous(estimate, found.family.size)
 
 
 def test_an_error_that_is_not_vouched_for_is_not_used(session: Session) -> None:

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from headcount.sweeps.statistics import benjamini_hochberg, holm
+from headcount.sweeps.statistics import benjamini_hochberg, holm, mean_estimate, simultaneous
 
 # Benjamini and Hochberg (1995), section 3
 BH_1995 = [
@@ -44,6 +45,21 @@ def test_members_without_a_p_count() -> None:
     assert not family.members["a"].rejected
     assert (family.members["b"].adjusted_p, family.members["b"].rejected) == (None, False)
     assert holm("empty", {}).members == {}
+
+
+def test_an_interval_for_all_at_once_is_bonferronis() -> None:
+    values = np.array([-0.05, -0.04, -0.06, -0.03])
+    found = simultaneous(mean_estimate(values), 15)
+    low, high = stats.t.interval(1 - 0.05 / 15, 3, values.mean(), stats.sem(values))
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert found.p == pytest.approx(15 * stats.ttest_1samp(values, 0).pvalue)
+    assert found.confidence == 0.95
+    assert (found.p <= 0.05) == (found.high < 0)
+    assert simultaneous(mean_estimate([1.0, -1.1]), 15).p == 1
+    alone = mean_estimate([-0.05])
+    assert simultaneous(alone, 15) is alone
+    with pytest.raises(ValueError, match="comparisons must be at least 1, but is 0"):
+        simultaneous(alone, 0)
 
 
 def test_bad_input_is_refused() -> None:

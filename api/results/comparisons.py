@@ -1,0 +1,115 @@
+"""One treatment against its control: its delta by every estimator that its data allow."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headcount.api.results.families import Family
+from headcount.api.results.noise import found_difference
+from headcount.api.results.tables import AblationTable, TableRow
+from headcount.sweeps.statistics import (
+    Comparison,
+    Estimate,
+    PairedDelta,
+    UnpairedDelta,
+    rank_test_floor,
+    sign_flip,
+    simultaneous,
+    welch_delta,
+)
+
+ErrorSource = Literal["pooled", "moderated", "own"]
+
+
+@dataclass(frozen=True)
+class CellComparison:
+    """One treatment against its control."""
+
+    cell: int
+    control: int
+    settings: dict[str, Any]
+    delta: PairedDelta | None
+    """With its own error; None where either side diverged."""
+    adjusted_p: float | None
+    """Of the delta's own p, by the family's method."""
+    rejected: bool
+    """Whether the family says that the delta is not 0."""
+    pooled: Estimate | None
+    """The delta with the pooled error; only where the cells are homogeneous."""
+    unpaired: UnpairedDelta | None
+    """The difference of the means by Welch's t; only where fewer than 2 seeds are paired."""
+    moderated: Estimate | None
+    """The delta with its variance shrunk toward that of all cells; only from 8 cells up."""
+    dunnett: Estimate | None
+    """With the interval that holds for all cells of one control at once; see `dunnett` of the whole."""
+    dunnett_p: float | None
+    simultaneous: Estimate | None
+    """With an interval for the whole family at once (Bonferroni): it holds for a cell that was picked too."""
+    simultaneous_error: ErrorSource | None
+    """Whose error that interval rests on: the first of these that there is."""
+    sign_flip_p: float | None
+    """Exact, assuming only symmetry; it cannot go below `sign_flip_floor`."""
+    sign_flip_floor: float | None
+    smallest_difference: float | None
+    """The true delta found with 80 % probability at this cell's error, with the family's correction."""
+    note: str
+
+
+def compare(
+    row: TableRow,
+    table: AblationTable,
+    member: Comparison,
+    family: Family,
+    *,
+    pooled: Estimate | None,
+    moderated: Estimate | None,
+    dunnett: tuple[Estimate, float] | None,
+) -> CellComparison:
+    """The comparison of a row that has a control, with what all cells together have told of it."""
+    assert row.control is not None
+    delta = row.delta
+    error, estimate = _best_error(pooled, moderated, delta)
+    return CellComparison(
+        cell=row.cell,
+        control=row.control,
+        settings=row.settings,
+        delta=delta,
+        adjusted_p=member.adjusted_p,
+        rejected=member.rejected,
+        pooled=pooled,
+        unpaired=_unpaired(row, table),
+        moderated=moderated,
+        dunnett=dunnett[0] if dunnett else None,
+        dunnett_p=dunnett[1] if dunnett else None,
+        simultaneous=simultaneous(estimate, family.size, confidence=table.confidence) if estimate else None,
+        simultaneous_error=error,
+        sign_flip_p=sign_flip(delta.deltas) if delta else None,
+        sign_flip_floor=rank_test_floor(delta.n) if delta and delta.n else None,
+        smallest_difference=_smallest(row, family.size, family.alpha),
+        note=row.note,
+    )
+
+
+def _best_error(
+    pooled: Estimate | None, moderated: Estimate | None, own: Estimate | None
+) -> tuple[ErrorSource, Estimate] | tuple[None, None]:
+    if pooled and pooled.se:
+        return "pooled", pooled
+    if moderated and moderated.se:
+        return "moderated", moderated
+    return ("own", own) if own and own.se else (None, None)
+
+
+def _unpaired(row: TableRow, table: AblationTable) -> UnpairedDelta | None:
+    if row.delta is None or row.control is None or row.delta.n >= 2:
+        return None
+    control = table.row(row.control)
+    if min(len(row.losses), len(control.losses)) < 2:
+        return None
+    return welch_delta(row.losses, control.losses, confidence=table.confidence)
+
+
+def _smallest(row: TableRow, comparisons: int, alpha: float) -> float | None:
+    delta = row.delta
+    if delta is None or not delta.se or delta.df is None:
+        return None
+    return found_difference(delta.se, delta.df, comparisons, alpha)
