@@ -14,6 +14,7 @@ from headcount.sweeps.spec import SweepSpec
 from headcount.trainer.config import DataConfig, FieldError, JobConfig, complete_fields, job_from_fields
 from headcount.trainer.data import Manifest
 from headcount.trainer.residuals.registry import stream_fields, stream_names, stream_reads
+from headcount.trainer.tail import is_evaluated, sized_tail_start
 
 MAX_JOBS = 100_000
 """Of one sweep, so that a slip in a list of values is refused rather than expanded."""
@@ -69,6 +70,8 @@ def plan(spec: SweepSpec, prepare: Prepare) -> Plan:
     points = [_Point(settings, *_configs(spec, settings)) for settings in _unskipped(spec)]
     if not points:
         raise spec.error("every cell is skipped", "skip")
+    if spec.tail is not None:
+        _check_tail(spec, spec.tail, points)
     texts = _prepared(spec, points, prepare)
     drafts, pairs = _drafts(spec, points, texts)
     positions = {key: position for position, key in enumerate(drafts)}
@@ -150,6 +153,24 @@ def _configs(spec: SweepSpec, settings: Mapping[str, Any]) -> tuple[JobConfig, J
         return config, job_from_fields({**fields, **spec.control})
     except FieldError as error:
         raise broken_control(spec, settings, error) from error
+
+
+def _check_tail(spec: SweepSpec, tail: int, points: Iterable[_Point]) -> None:
+    """Every cell has that many evaluations after its warm-up."""
+    for settings, config, _ in points:
+        train = config.train
+        start = sized_tail_start(tail, train.steps, train.eval_every)
+        if start < max(1, train.warmup_steps):
+            after = sum(
+                is_evaluated(step, train.steps, train.eval_every)
+                for step in range(max(1, train.warmup_steps), train.steps + 1)
+            )
+            cell = f" (in the cell {cell_name(settings)})" if settings else ""
+            raise spec.error(
+                f"{tail} evaluations reach into the warm-up of {train.warmup_steps} steps; expected at most "
+                f"{after}{cell}",
+                "tail",
+            )
 
 
 def _prepared(spec: SweepSpec, points: Iterable[_Point], prepare: Prepare) -> dict[DataConfig, Manifest]:

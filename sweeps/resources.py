@@ -27,9 +27,8 @@ def read_resources(node: Node) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if "max_parallel" in given:
         values["max_parallel"] = whole(given["max_parallel"], 1, LARGEST)
-    if "gpus_per_job" in given:
-        if whole(given["gpus_per_job"], 1, LARGEST) > 1:
-            raise given["gpus_per_job"].error("a job trains on one GPU; several are not supported yet")
+    if "gpus_per_job" in given and whole(given["gpus_per_job"], 1, LARGEST) > 1:
+        raise given["gpus_per_job"].error("a job trains on one GPU; several are not supported yet")
     if "gpu_share" in given and given["gpu_share"].value != "auto":
         values["gpu_share"] = _share(given["gpu_share"])
     if "accelerator" in given and given["accelerator"].value != "any":

@@ -13,9 +13,9 @@ from headcount.trainer.config import FIELDS, SECTIONS, FieldError, check_field
 from headcount.trainer.errors import nearest
 from headcount.trainer.residuals.registry import stream_names
 from headcount.trainer.scales import SCALES
+from headcount.trainer.tail import FEWEST
 
 NOT_YET = {
-    "tail": "a job reports the mean over the last quarter of its steps",
     "refine": "give the values of the axis as a list",
 }
 """Fields of the sweep file that nothing reads yet, and what holds meanwhile."""
@@ -211,6 +211,7 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "priority": lambda node: {"priority": whole(node, -LARGEST, LARGEST)},
     "on_failure": lambda node: {"on_failure": node.choice(("continue", "stop"))},
     "analysis": _analysis,
+    "tail": lambda node: {"tail": whole(node, FEWEST, LARGEST)},
     "resources": read_resources,
     "budget": read_budget,
     "evaluate": lambda node: _only(node, []),

@@ -39,6 +39,8 @@ class SweepSpec:
     priority: int = 0
     on_failure: Literal["continue", "stop"] = "continue"
     analysis: Analysis | None = None
+    tail: int | None = None
+    """Evaluations that a job's tail mean is over, the last ones; none for those of the last quarter."""
     resources: Resources = field(default_factory=Resources)
     gpu_hours: float | None = None
     """The budget: jobs are dispatched while they fit in it; none for no bound."""

@@ -28,7 +28,19 @@ def tail_size(steps: int, eval_every: int) -> int:
     return evaluation_count(steps, eval_every) - before
 
 
-def tail_mean(evaluations: Sequence[tuple[int, float]], steps: int) -> float:
-    """The mean loss of the (step, loss) pairs in the last quarter of `steps`. At least one must lie there."""
-    losses = [loss for step, loss in evaluations if step >= tail_start(steps)]
+def sized_tail_start(size: int, steps: int, eval_every: int) -> int:
+    """The step of the last evaluation but `size` - 1; below 0 where there are fewer evaluations."""
+    last = steps // eval_every * eval_every
+    return last - (size - 1 - (last != steps)) * eval_every if size > 1 else steps
+
+
+def tail_mean(evaluations: Sequence[tuple[int, float]], steps: int, size: int | None = None) -> float:
+    """The mean loss of the (step, loss) pairs in the last quarter of `steps`, or of the last `size` pairs.
+
+    At least one must be there.
+    """
+    if size is not None:
+        losses = [loss for _, loss in sorted(evaluations)[-size:]]
+    else:
+        losses = [loss for step, loss in evaluations if step >= tail_start(steps)]
     return math.fsum(losses) / len(losses)

@@ -75,7 +75,8 @@ def _tail_means(session: Session) -> list[str]:
     query = (
         select(Job.id, Job.tail_mean, func.avg(Evaluation.loss))
         .join(Evaluation, Evaluation.job_id == Job.id)
-        .where(Job.state == "finished", Job.tail_mean.is_not(None), 4 * Evaluation.step >= 3 * steps)
+        .where(Job.state == "finished", Job.tail_mean.is_not(None), Job.tail.is_(None))
+        .where(4 * Evaluation.step >= 3 * steps)
         .group_by(Job.id, Job.tail_mean)
     )
     return [

@@ -109,6 +109,8 @@ class Job(Base):
     """Updates done, as last heard."""
     tail_mean: Mapped[float | None]
     """Written once, when the job finishes."""
+    tail: Mapped[int | None]
+    """Evaluations that the tail mean is over, the last ones; none for those of the last quarter."""
     diverged_step: Mapped[int | None]
     micro_batch: Mapped[int | None]
     """Windows of one pass after the job ran out of a card's memory; none for the trainer's rule."""

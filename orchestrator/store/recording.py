@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import announce_job, now, touch_sweeps_of
 from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Job, Measurement, Progress
+from headcount.orchestrator.store.tails import report
 from headcount.orchestrator.store.transitions import end_attempt, job_folder
-from headcount.trainer.tail import tail_mean
 
 Record = dict[str, Any]
 """A trainer event as plain data, or the slot's last word: `{"kind": "ended", "cause": …, "message": …}`."""
@@ -142,7 +142,7 @@ def _store_file(session: Session, job: Job, attempt: Attempt, kind: str, record:
 
 
 def _settle(session: Session, job: Job, attempt: Attempt, record: Record) -> None:
-    """The job's result, from what is stored: its tail mean is written here and nowhere else."""
+    """The job's result, from what is stored. Its tail mean is written here, or anew with another tail."""
     values = record["measurements"]
     session.execute(delete(Measurement).where(Measurement.job_id == job.id, Measurement.name.in_(values)))
     session.execute(
@@ -150,9 +150,7 @@ def _settle(session: Session, job: Job, attempt: Attempt, record: Record) -> Non
         [{"job_id": job.id, "name": name, "value": _finite(value)} for name, value in values.items()],
     )
     if record["outcome"] == "finished":
-        losses = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)
-        pairs = [(step, loss) for step, loss in session.execute(losses) if loss is not None]
-        job.tail_mean = tail_mean(sorted(pairs), job.config["train.steps"])
+        report(session, job)
     else:
         job.diverged_step = record["step"]
     end_attempt(session, attempt, record["outcome"])

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from headcount.orchestrator.store.difference import cell_key, plain, sweep_values
 from headcount.orchestrator.store.journal import announce_sweep, now
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
+from headcount.orchestrator.store.tails import report_over
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
 from headcount.trainer.config import NUMERICS, fields_of
 from headcount.trainer.flops import job_flops, parameter_count
@@ -50,7 +51,8 @@ def submit(session: Session, plan: "Plan", owner: str, stop_at: datetime | None 
     wishes = {w.job_id: w for w in session.scalars(select(SweepJob).where(SweepJob.sweep_id == sweep.id))}
     states = _states(session, [job.id for job in plan.jobs])
     new = [job for job in plan.jobs if job.id not in states]
-    _add_jobs(session, new)
+    _add_jobs(session, new, plan.spec.tail)
+    changed |= bool(report_over(session, plan.spec, sweep.id, states))
     changed |= _wish(session, sweep, plan, cell_ids, wishes)
     gone = wishes.keys() - {job.id for job in plan.jobs}
     drop_wishes(session, sweep.id, gone)
@@ -166,7 +168,7 @@ def _states(session: Session, job_ids: list[str]) -> dict[str, str]:
     return states
 
 
-def _add_jobs(session: Session, jobs: "Iterable[PlannedJob]") -> None:
+def _add_jobs(session: Session, jobs: "Iterable[PlannedJob]", tail: int | None) -> None:
     rows = [
         {
             "id": job.id,
@@ -179,6 +181,7 @@ def _add_jobs(session: Session, jobs: "Iterable[PlannedJob]") -> None:
             "flops": job_flops(job.config),
             "state": "queued",
             "step": 0,
+            "tail": tail,
             "created": now(),
         }
         for job in jobs

@@ -321,3 +321,20 @@ def test_a_large_grid_is_planned_whole() -> None:
     )
     result = planned(text)
     assert (len(result.cells), len(result.jobs)) == (175 + 25, 875 + 125)
+
+
+@pytest.mark.parametrize("warmup", [10, 12])
+def test_a_tail_that_reaches_into_the_warm_up_is_refused(warmup: int) -> None:
+    text = (
+        "name: s\njob: {train: {steps: 40, eval_every: 5, warmup_steps: %d}}\n"
+        "axes: {model.kv_heads: [2, 4]}\ncontrol: none\ntail: %d\n"
+    )
+    most = {10: 7, 12: 6}[warmup]  # evaluations from the end of the warm-up on
+    assert len(plan(parse_spec(text % (warmup, most), "s.yaml"), lambda config: MANIFEST).jobs) == 2
+    for tail in (most + 1, 1000):
+        with pytest.raises(SpecError) as caught:
+            plan(parse_spec(text % (warmup, tail), "s.yaml"), lambda config: MANIFEST)
+        assert str(caught.value) == (
+            f"s.yaml:5: tail: {tail} evaluations reach into the warm-up of {warmup} steps; expected at most "
+            f"{most} (in the cell model.kv_heads=2)"
+        )

@@ -23,6 +23,7 @@ skip: ["model.d_model % model.routing_heads != 0"]
 search: grid
 order: shuffled
 priority: -2
+tail: 7
 on_failure: stop
 analysis: {axis: model.routing_heads, ends: [1, 4], middle: [2], flat_margin: 0.005, alpha: 0.01}
 resources: {gpus_per_job: 1, gpu_share: 0.25, max_parallel: 16, accelerator: H200}
@@ -55,6 +56,7 @@ def test_every_field_is_read(tmp_path: Path) -> None:
         analysis=Analysis("model.routing_heads", (1, 4), (2,), flat_margin=0.005, alpha=0.01),
         resources=Resources(max_parallel=16, gpu_share=0.25, accelerator="H200"),
         gpu_hours=200.0,
+        tail=7,
         text=FULL,
         origin=str(path),
         lines={},
@@ -263,7 +265,8 @@ BAD = [
     ("budget: {gpu_hours: 0}", "2: budget.gpu_hours: got 0; expected a number above 0"),
     ("budget: {hours: 3}", "2: budget.hours: unknown field; did you mean 'gpu_hours'?"),
     # not yet
-    ("tail: 5", "2: tail: not supported yet; a job reports the mean over the last quarter of its steps"),
+    ("tail: 2", "2: tail: got 2; expected a whole number from 3 to"),
+    ("tail: {n: 5}", "2: tail: got a mapping; expected a whole number from 3 to"),
     ("refine: train.peak_lr", "2: refine: not supported yet; give the values of the axis as a list"),
     (
         "search: {method: tpe, trials: 40}",

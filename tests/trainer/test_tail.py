@@ -1,6 +1,14 @@
 import pytest
 
-from headcount.trainer.tail import FEWEST, evaluation_count, is_evaluated, tail_mean, tail_size, tail_start
+from headcount.trainer.tail import (
+    FEWEST,
+    evaluation_count,
+    is_evaluated,
+    sized_tail_start,
+    tail_mean,
+    tail_size,
+    tail_start,
+)
 
 
 def evaluated(steps: int, eval_every: int) -> list[int]:
@@ -41,3 +49,13 @@ def test_both_ends_of_the_tail_count() -> None:
 def test_the_mean_does_not_depend_on_order() -> None:
     evaluations = [(3, 0.1), (4, 0.2), (4, 0.3), (0, 9.0)]
     assert tail_mean(evaluations, 4) == tail_mean(evaluations[::-1], 4) == pytest.approx(0.2, abs=1e-15)
+
+
+@pytest.mark.parametrize(("steps", "eval_every"), [(40, 5), (41, 5), (40, 7), (9, 1)])
+def test_a_sized_tail_starts_at_its_first_evaluation(steps: int, eval_every: int) -> None:
+    found = evaluated(steps, eval_every)
+    for size in range(1, len(found) + 1):
+        assert sized_tail_start(size, steps, eval_every) == found[-size]
+        pairs = [(step, float(step)) for step in found]
+        assert tail_mean(pairs, steps, size) == pytest.approx(sum(found[-size:]) / size)
+    assert sized_tail_start(len(found) + 1, steps, eval_every) < 0

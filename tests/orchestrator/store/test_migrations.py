@@ -14,7 +14,7 @@ from headcount.orchestrator.store.migrations.upgrade import HEAD, alembic_config
 from headcount.orchestrator.store.models import Base, Job
 from headcount.orchestrator.store.tokens import create_token
 
-EARLIER = ["0001", "0002", "0003", "0004", "0005"]
+EARLIER = ["0001", "0002", "0003", "0004", "0005", "0006"]
 
 
 @pytest.fixture
