@@ -11,6 +11,7 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, Submission
 from headcount.orchestrator.store.difference import Difference
 from headcount.sweeps.plan import Plan, plan
+from headcount.sweeps.rendering import counted
 from headcount.sweeps.spec import SweepSpec, load_spec, parse_spec
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data import prepare
@@ -54,11 +55,11 @@ def found_words(name: str, submission: Submission) -> str:
         f"{submission.known} known",
         f"{submission.shared} shared with other sweeps",
     ]
-    words = f"{name}: {jobs} jobs, " + ", ".join(counts)
+    words = f"{name}: {counted(jobs, 'job')}, " + ", ".join(counts)
     if submission.requeued:
         words += f"; {submission.requeued} queued again"
     if submission.removed_cells:
-        words += f"; {submission.removed_cells} cells withdrawn"
+        words += f"; {counted(submission.removed_cells, 'cell')} withdrawn"
     return words
 
 
@@ -66,8 +67,8 @@ def difference_lines(found: Difference) -> Iterator[str]:
     """What an edited file changes, a line each; nothing where it changes nothing."""
     if not found:
         return
-    added, removed = len(found.added), len(found.removed)
-    yield f"Another file than was submitted: {added} cells added, {removed} removed, {found.kept} kept"
+    added = counted(len(found.added), "cell")
+    yield (f"Another file than was submitted: {added} added, {len(found.removed)} removed, {found.kept} kept")
     yield from _cells("+", found.added)
     yield from _cells("-", found.removed)
     for sign, seeds in (("+", found.seeds_added), ("-", found.seeds_removed)):

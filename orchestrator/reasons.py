@@ -13,7 +13,7 @@ from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.limits import held_back
 from headcount.orchestrator.store.models import Attempt, Cell, Job, Sweep, SweepJob
 from headcount.orchestrator.store.queue import next_jobs
-from headcount.sweeps.rendering import duration
+from headcount.sweeps.rendering import counted, duration
 
 CAUSES = {
     "finished": "it trained to its end",
@@ -88,17 +88,13 @@ def _waiting(session: Session, job: Job, holder: str | None) -> Iterator[str]:
     order = next_jobs(session, LOOK_AHEAD)
     if job.id in order:
         ahead = order.index(job.id)
-        before = "it is the next" if not ahead else f"{_jobs(ahead)} before it"
+        before = "it is the next" if not ahead else f"{counted(ahead, 'job')} before it"
         running = session.scalar(select(func.count()).where(Job.state.in_(("running", "cancelling")))) or 0
-        yield f"It waits for a free slot: {before}, {_jobs(running)} at work"
+        yield f"It waits for a free slot: {before}, {counted(running, 'job')} at work"
     else:
         yield from _barred(session, job)
     if holder is None:
         yield "No scheduler is at work: headcount run SWEEP, or headcount scheduler"
-
-
-def _jobs(count: int) -> str:
-    return f"{count} job" if count == 1 else f"{count} jobs"
 
 
 def _barred(session: Session, job: Job) -> Iterator[str]:
@@ -116,7 +112,8 @@ def _barred(session: Session, job: Job) -> Iterator[str]:
         elif sweep.gpu_hours is not None or sweep.stop_at is not None:
             yield f"{sweep.name} has a budget or an end, which does not hold this job now"
         elif sweep.max_parallel is not None:
-            yield f"{sweep.name} runs {sweep.max_parallel} jobs at a time, as its max_parallel says"
+            most = counted(sweep.max_parallel, "job")
+            yield f"{sweep.name} runs {most} at a time, as its max_parallel says"
 
 
 def _running(job: Job, attempt: Attempt) -> Iterator[str]:

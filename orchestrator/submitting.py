@@ -6,12 +6,14 @@ from pathlib import Path
 from rich.console import Console
 
 from headcount.orchestrator.lease import current_holder
+from headcount.orchestrator.overview import sweep_state
 from headcount.orchestrator.planning import difference_lines, found_words, is_file, make_plan, read_spec
 from headcount.orchestrator.service import Service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Submission, open_store, submit
 from headcount.orchestrator.store.difference import difference
 from headcount.orchestrator.store.journal import user_name
+from headcount.orchestrator.store.models import Sweep
 from headcount.sweeps.spec import load_spec
 from headcount.trainer.errors import UserError
 
@@ -23,10 +25,13 @@ def submit_to_store(file_or_name: str, settings: Settings, console: Console) -> 
     with store.write() as session:
         found = difference(session, planned)
         submission = submit(session, planned, user_name())
+        is_paused = sweep_state(session, session.get_one(Sweep, submission.sweep_id)).paused
     name = planned.spec.name
     for line in (*(difference_lines(found) if found else ()), found_words(name, submission)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
-    if current_holder(store) is None:
+    if is_paused:
+        console.print(f"The sweep is paused; to go on: headcount resume {name}", highlight=False)
+    elif current_holder(store) is None:
         console.print(
             f"No scheduler is at work; to train them: headcount run {name}, or headcount scheduler",
             highlight=False,

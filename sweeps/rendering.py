@@ -69,8 +69,8 @@ def render_plan(plan: Plan, console: Console, history: History | None = None) ->
     controls = sum(cell.is_control for cell in plan.cells)
     seeds = len(plan.spec.seeds)
     console.print(
-        f"{_count(len(plan.cells) - controls, 'treatment')} and {_count(controls, 'control')} "
-        f"at {_count(seeds, 'seed')}: [bold]{_count(len(plan.jobs), 'job')}[/], "
+        f"{counted(len(plan.cells) - controls, 'treatment')} and {counted(controls, 'control')} "
+        f"at {counted(seeds, 'seed')}: [bold]{counted(len(plan.jobs), 'job')}[/], "
         f"{amount(cost.tokens)} tokens, {amount(cost.flops, 'G')} FLOP in all"
     )
     if cost.half_width is not None and controls and controls < len(plan.cells):
@@ -88,7 +88,7 @@ def _resolution(cost: Forecast) -> Iterator[str]:
     found = cost.resolution
     if found is None:
         return
-    basis = f"measured on {_count(found.cells, 'cell')} of this size" if found.cells else "assumed"
+    basis = f"measured on {counted(found.cells, 'cell')} of this size" if found.cells else "assumed"
     family = f", {found.family:.2g} as one of {found.comparisons}" if found.comparisons > 1 else ""
     yield (
         f"At a standard deviation of {found.sd:.2g} nats ({basis}) a difference of {found.one:.2g} is found "
@@ -106,8 +106,8 @@ def _time(cost: Forecast) -> Iterator[str]:
     unit, slot = ("GPU-hours", "GPU") if time.device == "cuda" else ("CPU slot-hours", "CPU slot")
     hours, seconds = time.slot_hours, time.seconds
     yield (
-        f"{_count(time.jobs, 'job')} to train: {hours.typical:.3g} {unit} ({hours.low:.3g} to "
-        f"{hours.high:.3g}); on {_count(time.slots, slot)} {duration(seconds.typical)} "
+        f"{counted(time.jobs, 'job')} to train: {hours.typical:.3g} {unit} ({hours.low:.3g} to "
+        f"{hours.high:.3g}); on {counted(time.slots, slot)} {duration(seconds.typical)} "
         f"({duration(seconds.low)} to {duration(seconds.high)})."
     )
     yield f"  By {time.basis}."
@@ -136,7 +136,8 @@ def amount(value: float, billion: str = "B") -> str:
     return f"{value:g}"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """Such as 1 job, or 2 jobs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 

@@ -57,7 +57,7 @@ def test_an_edit_is_told_in_lines(store: Store) -> None:
     assert found is not None
     assert list(difference_lines(same)) == []
     assert list(difference_lines(found)) == [
-        "Another file than was submitted: 1 cells added, 1 removed, 2 kept",
+        "Another file than was submitted: 1 cell added, 1 removed, 2 kept",
         "  + routing_heads=4",
         "  - routing_heads=1",
         "  - seeds 1",

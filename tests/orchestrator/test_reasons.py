@@ -32,7 +32,7 @@ def test_a_job_that_may_not_begin_says_what_bars_it(store: Store) -> None:
     submit_text(store, SWEEP + "resources: {max_parallel: 1}\n")
     with store.write() as session:
         start_next(session)
-    assert why(store) == f"{WISH}tiny runs 1 jobs at a time, as its max_parallel says{IDLE}"
+    assert why(store) == f"{WISH}tiny runs 1 job at a time, as its max_parallel says{IDLE}"
     with store.write() as session:
         steering.pause(session, 1, by="tester")
     paused = WISH.replace("wants it:", "wants it, and is paused: headcount resume tiny:")
