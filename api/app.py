@@ -2,13 +2,16 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headcount import __version__
+from headcount.api.answering import Answers, Tables
 from headcount.api.caching import NotModified
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
@@ -22,6 +25,9 @@ DESCRIPTION = (
     "Results of ablation sweeps: how many routing heads, and is the difference real? "
     "Every number of a sweep is over all of its seeds. Errors are problem details (RFC 9457)."
 )
+
+THREADS = 16
+"""That look into the store at a time: few, since they share one interpreter. Each has one connection."""
 
 
 def create_app(
@@ -39,6 +45,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        to_thread.current_default_thread_limiter().total_tokens = THREADS
+        await to_thread.run_sync(import_module, "scipy.special")  # not within the first answer
         yield
         store.close()
 
@@ -57,6 +65,9 @@ def create_app(
     app.state.settings = settings
     app.state.access = access
     app.state.streams = events.Streams()
+    app.state.answers = Answers()
+    app.state.tables = Tables()
+    app.state.known_sweeps = {}
     app.add_middleware(Guard, access=access)
     app.add_exception_handler(NotModified, _not_modified)
     install_handlers(app)

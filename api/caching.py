@@ -28,13 +28,23 @@ class NotModified(Exception):
 
 def check_cached(request: Request, version: str, form: str = "json") -> dict[str, str]:
     """The headers of an answer made from the data `version`. Raises `NotModified` where the client has it."""
-    query = urlencode(sorted(request.query_params.multi_items()))
-    etag = etag_of(version, request.scope["path"], query, form)
-    headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Vary": "Accept"}
+    headers = validators(request, version, form)
+    etag = headers["ETag"]
     known = request.headers.get("if-none-match", "")
     if known.strip() == "*" or etag in {tag.strip().removeprefix("W/") for tag in known.split(",")}:
         raise NotModified(headers)
     return headers
+
+
+def validators(request: Request, version: str, form: str) -> dict[str, str]:
+    """The headers by which a client knows an answer again."""
+    etag = etag_of(version, request.scope["path"], normal_query(request), form)
+    return {"ETag": etag, "Cache-Control": "private, no-cache", "Vary": "Accept"}
+
+
+def normal_query(request: Request) -> str:
+    """The query, the same for parameters in any order."""
+    return urlencode(sorted(request.query_params.multi_items()))
 
 
 def etag_of(version: str, path: str, query: str = "", form: str = "json") -> str:

@@ -125,7 +125,7 @@ def may_go_on(session: Session, caller: Caller) -> bool:
     return caller.token_id is None or is_usable(session, caller.token_id)
 
 
-def get_caller(request: Request) -> Caller:
+async def get_caller(request: Request) -> Caller:
     """Who asks, as `check_scope` found them."""
     caller: Caller = request.state.caller
     return caller

@@ -1,4 +1,7 @@
-"""What routes are handed: the store, the settings, and names from the path that are safe to look up."""
+"""What routes are handed: the store, the settings, and names from the path that are safe to look up.
+
+These are coroutines since a plain function would be called in a thread, which takes longer than it does.
+"""
 
 from typing import Annotated
 
@@ -13,13 +16,13 @@ LARGEST = 2**31 - 1
 """Of a whole number in a query: what a column holds."""
 
 
-def get_store(request: Request) -> Store:
+async def get_store(request: Request) -> Store:
     """The store of the application; a route opens and closes its own session."""
     store: Store = request.app.state.store
     return store
 
 
-def get_settings(request: Request) -> Settings:
+async def get_settings(request: Request) -> Settings:
     """Where the service keeps data sets and artifacts."""
     settings: Settings = request.app.state.settings
     return settings
@@ -39,7 +42,7 @@ class Query(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-def no_query(request: Request) -> None:
+async def no_query(request: Request) -> None:
     """For routes without parameters: refuse any."""
     unknown = [
         {"type": "extra_forbidden", "loc": ("query", name), "msg": "Extra inputs are not permitted"}

@@ -2,8 +2,10 @@
 
 import errno
 import ipaddress
+import os
 import re
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -12,9 +14,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from headcount.api.security import LOOPBACK_HOSTS, Access
+from headcount.api.workers import run_workers
 from headcount.trainer.errors import UserError
 
 DEFAULT_PORT = 8321
+SWITCH_SECONDS = 0.001
+"""For which a thread that computes may keep the interpreter from one that answers."""
+
 GRACE_SECONDS = 10
 """How long a stop waits for answers under way."""
 
@@ -22,11 +28,19 @@ GRACE_SECONDS = 10
 class _Server(uvicorn.Server):
     """Tells the application's live streams to end as soon as a signal to stop arrives."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._parent = os.getppid()
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app
         assert isinstance(app, FastAPI)
         app.state.streams.stopping = True
         super().handle_exit(sig, frame)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end: also where the process is gone that started this one."""
+        return await super().on_tick(counter) or os.getppid() != self._parent
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -35,8 +49,9 @@ def listen(host: str, port: int) -> socket.socket:
     Raises `UserError` for an address that is in use or not this machine's.
     """
     try:
-        (family, kind, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        server = socket.socket(family, kind)
+        (family, kind, protocol, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # asyncio sends small parts at once (TCP_NODELAY) only where the socket names its protocol
+        server = socket.socket(family, kind, protocol)
     except OSError as error:
         raise UserError(f"cannot listen at {host}: {error.strerror}") from error
     server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,31 +137,45 @@ def serve(
     reach: Reach,
     *,
     port: int = DEFAULT_PORT,
+    workers: int = 1,
     announce: Callable[[str], None] = print,
     warn: Callable[[str], None] = print,
 ) -> None:
     """Answer until a signal to stop; `announce` is told the URL once it is open.
 
-    The application is made after the address is ours. Raises `UserError` as `listen` does.
+    The application is made after the address is ours, in each of `workers` processes. Raises `UserError` as
+    `listen` does.
     """
     server = listen(reach.host, port)
     try:
-        config = uvicorn.Config(
-            make_app(reach.access()),
-            log_level="warning",
-            proxy_headers=reach.proxy is not None,
-            forwarded_allow_ips=reach.proxy or "",
-            root_path=reach.root_path,
-            server_header=False,
-            timeout_graceful_shutdown=GRACE_SECONDS,
-        )
         name = f"[{reach.host}]" if ":" in reach.host else reach.host
         if reach.beyond_loopback and not reach.has_token:
             warn(
                 "INSECURE: everyone who reaches this service may read every sweep, submit and cancel. "
                 "headcount token create NAME closes it."
             )
-        announce(f"http://{name}:{server.getsockname()[1]}/")
-        _Server(config).run(sockets=[server])
+        told = f"http://{name}:{server.getsockname()[1]}/"
+        if workers == 1:
+            _answer(make_app, reach, server, lambda: announce(told))
+            return
+        announce(told)
+        run_workers(workers, lambda: _answer(make_app, reach, server, lambda: None))
     finally:
         server.close()
+
+
+def _answer(
+    make_app: Callable[[Access], FastAPI], reach: Reach, server: socket.socket, opened: Callable[[], None]
+) -> None:
+    config = uvicorn.Config(
+        make_app(reach.access()),
+        log_level="warning",
+        proxy_headers=reach.proxy is not None,
+        forwarded_allow_ips=reach.proxy or "",
+        root_path=reach.root_path,
+        server_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+    )
+    sys.setswitchinterval(SWITCH_SECONDS)
+    opened()
+    _Server(config).run(sockets=[server])

@@ -56,6 +56,13 @@ def report(sweep: str, out: Path) -> None:
     show_default=True,
     help="Requests a second from one address, on average over 10 s; 0 for any number.",
 )
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that answer, each with its own --rate and memory of answers.",
+)
 @click.option("--insecure", is_flag=True, help="Let other machines in although nobody has a token.")
 def serve(
     port: int | None,
@@ -64,6 +71,7 @@ def serve(
     proxy: str | None,
     root_path: str,
     rate: float,
+    workers: int,
     insecure: bool,
 ) -> None:
     """The dashboard and the REST API at one address, until Ctrl+C."""
@@ -79,14 +87,16 @@ def serve(
     store = open_store(settings)
     with store.read() as session:
         has_token = usable_tokens(session) > 0
+    store.close()
 
     def make_app(access: "Access") -> "FastAPI":
-        return create_service(store, settings, access)
+        return create_service(open_store(settings), settings, access)  # of each worker its own
 
     service.serve(
         make_app,
         service.Reach(host, allow_host, proxy, root_path, rate, has_token=has_token, insecure=insecure),
         port=service.DEFAULT_PORT if port is None else port,
+        workers=workers,
         announce=lambda url: click.echo(f"Headcount is at {url}"),
         warn=lambda words: click.secho(words, fg="red", bold=True, err=True),
     )

@@ -13,6 +13,7 @@ from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head
 from .events import EventView, events_after, newest_event
 from .families import Family
 from .jobs import (
+    AllJobsPage,
     AttemptView,
     Difference,
     JobCursor,
@@ -20,6 +21,8 @@ from .jobs import (
     JobSummary,
     JobView,
     Wish,
+    WishedJob,
+    all_jobs,
     job_view,
     jobs,
 )
@@ -43,6 +46,7 @@ from .tables import AblationTable, TableRow, ablation_table
 __all__ = [
     "TABLES",
     "AblationTable",
+    "AllJobsPage",
     "AttemptView",
     "BestSet",
     "CellComparison",
@@ -86,7 +90,9 @@ __all__ = [
     "SweepView",
     "TableRow",
     "Wish",
+    "WishedJob",
     "ablation_table",
+    "all_jobs",
     "best_cell",
     "cell_view",
     "cells",

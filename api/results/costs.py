@@ -59,7 +59,6 @@ def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
         .join(Job, Job.id == Attempt.job_id)
         .join(SweepJob, SweepJob.job_id == Job.id)
         .where(SweepJob.sweep_id == sweep_id, Attempt.environment.is_not(None))
-        .distinct()
     )
     for cell, seed, environment in session.execute(trained):
         if environment != "null":

@@ -1,6 +1,7 @@
 """Jobs: the list of a sweep's, and everything known about one but its curves."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -27,23 +28,55 @@ class JobCursor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class JobSummary:
-    """One line of a sweep's list of jobs."""
+class JobState:
+    """How far one job is, and what came of it."""
 
     id: str
     kind: str
-    cell: int
     seed: int
     state: str
     step: int
     steps: int | None
     tail_mean: float | None
     diverged_step: int | None
+    ended: datetime | None
+
+
+_STATE: tuple[Any, ...] = (
+    Job.id,
+    Job.kind,
+    Job.seed,
+    Job.state,
+    Job.step,
+    Job.config["train.steps"].as_integer(),
+    Job.tail_mean,
+    Job.diverged_step,
+    Job.ended,
+)
+"""The columns of `JobState`, in its order."""
+
+
+def _state(values: Sequence[Any]) -> dict[str, Any]:
+    found = dict(zip((f.name for f in fields(JobState)), values, strict=True))
+    return found | {"tail_mean": finite(found["tail_mean"])}
+
+
+@dataclass(frozen=True)
+class JobSummary(JobState):
+    """One line of a sweep's list of jobs."""
+
+    cell: int
     wanted: bool
     paused: bool
     priority: int
     position: int
-    ended: datetime | None
+
+
+@dataclass(frozen=True)
+class WishedJob(JobState):
+    """One line of the list of all jobs: a job that two sweeps wish for has a line for each."""
+
+    sweep: str
 
 
 @dataclass(frozen=True)
@@ -66,8 +99,9 @@ def jobs(
 ) -> JobPage:
     """At most `limit` jobs of a sweep in the order of dispatch, after a cursor. Raises `NotFoundError`."""
     sweep = find_sweep(session, name)
+    wish = (SweepJob.cell_id, SweepJob.wanted, SweepJob.paused, SweepJob.priority, SweepJob.position)
     query = (
-        select(Job, SweepJob)
+        select(*_STATE, *wish)
         .join(SweepJob, SweepJob.job_id == Job.id)
         .where(SweepJob.sweep_id == sweep.id)
         .order_by(SweepJob.position, SweepJob.job_id)
@@ -78,29 +112,52 @@ def jobs(
             query = query.where(column == value)
     if after is not None:
         query = query.where(tuple_(SweepJob.position, SweepJob.job_id) > tuple_(*after))
-    found = tuple(_summary(job, wish) for job, wish in session.execute(query))
-    page = found[:limit]
+    found = []
+    for row in session.execute(query):
+        cell_id, wanted, paused, priority, position = row[len(_STATE) :]
+        found.append(
+            JobSummary(
+                **_state(row[: len(_STATE)]),
+                cell=cell_id,
+                wanted=wanted,
+                paused=paused,
+                priority=priority,
+                position=position,
+            )
+        )
+    page = tuple(found[:limit])
     last = page[-1] if len(found) > limit else None
     return JobPage(page, JobCursor(last.position, last.id) if last else None)
 
 
-def _summary(job: Job, wish: SweepJob) -> JobSummary:
-    return JobSummary(
-        id=job.id,
-        kind=job.kind,
-        cell=wish.cell_id,
-        seed=job.seed,
-        state=job.state,
-        step=job.step,
-        steps=job.config.get("train.steps"),
-        tail_mean=finite(job.tail_mean),
-        diverged_step=job.diverged_step,
-        wanted=wish.wanted,
-        paused=wish.paused,
-        priority=wish.priority,
-        position=wish.position,
-        ended=job.ended,
+@dataclass(frozen=True)
+class AllJobsPage:
+    """Jobs of every sweep; `next` is where the following page starts, None on the last."""
+
+    jobs: tuple[WishedJob, ...]
+    next: JobCursor | None
+    """With the sweep's id as its position."""
+
+
+def all_jobs(
+    session: Session, *, state: str | None = None, after: JobCursor | None = None, limit: int = 100
+) -> AllJobsPage:
+    """At most `limit` jobs of all sweeps, those of the newest sweep first, after a cursor."""
+    order = (SweepJob.sweep_id, SweepJob.job_id)  # as the primary key has them
+    query = (
+        select(*_STATE, Sweep.name, SweepJob.sweep_id)
+        .join(SweepJob, SweepJob.job_id == Job.id)
+        .join(Sweep, Sweep.id == SweepJob.sweep_id)
+        .order_by(*(column.desc() for column in order))
+        .limit(limit + 1)
     )
+    if state is not None:
+        query = query.where(Job.state == state)
+    if after is not None:
+        query = query.where(tuple_(*order) < tuple_(*after))
+    rows = session.execute(query).all()
+    page = tuple(WishedJob(**_state(row[:-2]), sweep=row[-2]) for row in rows[:limit])
+    return AllJobsPage(page, JobCursor(rows[limit - 1][-1], page[-1].id) if len(rows) > limit else None)
 
 
 @dataclass(frozen=True)
@@ -143,18 +200,10 @@ class AttemptView:
 
 
 @dataclass(frozen=True)
-class JobView:
+class JobView(JobState):
     """One job, whoever wants it."""
 
-    id: str
-    kind: str
     parent_id: str | None
-    seed: int
-    state: str
-    step: int
-    steps: int | None
-    tail_mean: float | None
-    diverged_step: int | None
     parameters: int
     flops: float
     numerics: int
@@ -162,7 +211,6 @@ class JobView:
     data: str
     """The name of the data set; empty where it is not registered."""
     created: datetime
-    ended: datetime | None
     config: dict[str, Any]
     """Every field by its dotted name."""
     control_id: str | None
@@ -194,23 +242,16 @@ def job_view(session: Session, job_id: str) -> JobView:
         .where(Measurement.job_id == job_id)
         .order_by(Measurement.name)
     )
+    state = session.execute(select(*_STATE).where(Job.id == job_id)).one()
     return JobView(
-        id=job.id,
-        kind=job.kind,
+        **_state(state),
         parent_id=job.parent_id,
-        seed=job.seed,
-        state=job.state,
-        step=job.step,
-        steps=job.config.get("train.steps"),
-        tail_mean=finite(job.tail_mean),
-        diverged_step=job.diverged_step,
         parameters=job.parameters,
         flops=job.flops,
         numerics=job.numerics,
         fingerprint=job.fingerprint,
         data=session.scalar(select(Dataset.name).where(Dataset.fingerprint == job.fingerprint)) or "",
         created=job.created,
-        ended=job.ended,
         config=dict(job.config),
         control_id=control.id if control else None,
         control_tail_mean=finite(control.tail_mean) if control else None,

@@ -70,11 +70,32 @@ class SweepView(SweepSummary):
     """The file as submitted."""
 
 
-def list_sweeps(session: Session) -> tuple[SweepSummary, ...]:
-    """Every sweep, the newest first."""
-    counted = _counts(session)
-    sweeps = session.scalars(select(Sweep).order_by(Sweep.created.desc(), Sweep.id.desc()))
-    return tuple(SweepSummary(**_summary(sweep, counted.get(sweep.id, []))) for sweep in sweeps)
+Known = dict[int, SweepSummary]
+"""Summaries by the id of their sweep."""
+
+
+def list_sweeps(session: Session, known: Known | None = None) -> tuple[SweepSummary, ...]:
+    """Every sweep, the newest first.
+
+    Of sweeps that are in `known` as they are now, no job is counted again; `known` then holds this answer.
+    """
+    known = {} if known is None else known
+    sweeps = session.scalars(select(Sweep).order_by(Sweep.created.desc(), Sweep.id.desc())).all()
+    held = {s.id: known[s.id] for s in sweeps if s.id in known and _is_of(known[s.id], s)}
+    changed = [sweep.id for sweep in sweeps if sweep.id not in held]
+    counted = _counts(session, changed) if changed else {}
+    found = {
+        sweep.id: held.get(sweep.id) or SweepSummary(**_summary(sweep, counted.get(sweep.id, [])))
+        for sweep in sweeps
+    }
+    known.clear()
+    known.update(found)
+    return tuple(found.values())
+
+
+def _is_of(summary: SweepSummary, sweep: Sweep) -> bool:
+    """Whether a summary is of this very state of the sweep."""
+    return (summary.version, summary.created) == (sweep.version, sweep.created)
 
 
 def sweep_view(session: Session, name: str) -> SweepView:
@@ -96,7 +117,7 @@ def sweep_view(session: Session, name: str) -> SweepView:
         .order_by(fingerprints.c.fingerprint)
     )
     return SweepView(
-        **_summary(sweep, _counts(session, sweep.id).get(sweep.id, [])),
+        **_summary(sweep, _counts(session, [sweep.id]).get(sweep.id, [])),
         axes={axis: tuple(values) for axis, values in sweep.axes.items()},
         seeds=tuple(sweep.seeds),
         analysis=dict(sweep.analysis),
@@ -125,7 +146,7 @@ class _Count:
     last_ended: datetime | None
 
 
-def _counts(session: Session, sweep_id: int | None = None) -> dict[int, list[_Count]]:
+def _counts(session: Session, sweep_ids: Sequence[int]) -> dict[int, list[_Count]]:
     steps = cast(func.nullif(Job.config["train.steps"].as_integer(), 0), Float)
     done = case(
         (Job.state.in_(RESULT_STATES), Job.flops),
@@ -141,10 +162,9 @@ def _counts(session: Session, sweep_id: int | None = None) -> dict[int, list[_Co
             func.max(Job.ended),
         )
         .join(Job, Job.id == SweepJob.job_id)
+        .where(SweepJob.sweep_id.in_(sweep_ids))
         .group_by(SweepJob.sweep_id, Job.state)
     )
-    if sweep_id is not None:
-        query = query.where(SweepJob.sweep_id == sweep_id)
     counted: dict[int, list[_Count]] = {}
     for sweep, *fields in session.execute(query):
         counted.setdefault(sweep, []).append(_Count(*fields))

@@ -2,21 +2,24 @@
 
 import base64
 import hashlib
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import fastapi
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.caching import NOT_MODIFIED, check_cached
-from headcount.api.dependencies import LARGEST, JobId, Query, StoreDep, SweepName, no_query
+from headcount.api.answering import Body, answer, as_json, of_sweep
+from headcount.api.caching import NOT_MODIFIED
+from headcount.api.dependencies import LARGEST, JobId, Query, SweepName, no_query
 from headcount.api.formats import to_csv
 from headcount.api.problems import Problem, responses
-from headcount.api.results import EvaluationPoint, JobCursor, JobSummary, JobView, ProgressPoint
+from headcount.api.results import EvaluationPoint, JobCursor, JobSummary, JobView, ProgressPoint, WishedJob
 from headcount.api.security import needs
-from headcount.api.versions import job_version
+from headcount.api.versions import job_version, sweeps_version
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], responses=responses(404) | NOT_MODIFIED)
 
@@ -42,34 +45,75 @@ class JobList:
     """None on the last page."""
 
 
-@router.get("/sweeps/{sweep}/jobs", openapi_extra=needs("read"))
-def list_jobs(
-    request: Request,
-    response: Response,
-    store: StoreDep,
-    sweep: SweepName,
-    query: Annotated[JobQuery, fastapi.Query()],
-) -> JobList:
+@router.get("/sweeps/{sweep}/jobs", response_model=JobList, openapi_extra=needs("read"))
+async def list_jobs(
+    request: Request, sweep: SweepName, query: Annotated[JobQuery, fastapi.Query()]
+) -> Response:
     """The jobs of a sweep in the order of dispatch, a page at a time."""
     filters = query.model_dump(exclude={"cursor", "limit"})
     key = hashlib.sha256(repr((sweep, filters)).encode()).hexdigest()[:8]
     after = _decode(query.cursor, key) if query.cursor is not None else None
-    with store.read() as session:
-        response.headers.update(check_cached(request, results.sweep_version(session, sweep)))
+
+    def make(session: Session) -> Body:
         page = results.jobs(session, sweep, **filters, after=after, limit=query.limit)
-    following = _encode(page.next, key) if page.next else None
-    if following:
-        url = request.url.include_query_params(cursor=following)
-        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
-    return JobList(page.jobs, following)
+        following = _encode(page.next, key) if page.next else None
+        return Body(as_json(JobList(page.jobs, following)), _next_link(request, following))
+
+    return await answer(request, of_sweep(sweep), make)
 
 
-@router.get("/jobs/{job}", openapi_extra=needs("read"), dependencies=[Depends(no_query)])
-def get_job(request: Request, response: Response, store: StoreDep, job: JobId) -> JobView:
+class AllJobsQuery(Query):
+    """Which jobs, and where to go on."""
+
+    state: JobState | None = None
+    cursor: str | None = Field(None, max_length=300, description="`next_cursor` of the page before.")
+    limit: int = Field(100, ge=1, le=1000)
+
+
+@dataclass(frozen=True)
+class AllJobsList:
+    """A page of jobs, those of the newest sweep first."""
+
+    items: tuple[WishedJob, ...]
+    next_cursor: str | None
+    """None on the last page."""
+
+
+@router.get("/jobs", response_model=AllJobsList, openapi_extra=needs("read"))
+async def list_all_jobs(request: Request, query: Annotated[AllJobsQuery, fastapi.Query()]) -> Response:
+    """The jobs of every sweep, those of the newest first, a page at a time."""
+    key = hashlib.sha256(repr(("", query.state)).encode()).hexdigest()[:8]
+    after = _decode(query.cursor, key) if query.cursor is not None else None
+
+    def make(session: Session) -> Body:
+        page = results.all_jobs(session, state=query.state, after=after, limit=query.limit)
+        following = _encode(page.next, key) if page.next else None
+        return Body(as_json(AllJobsList(page.jobs, following)), _next_link(request, following))
+
+    return await answer(request, sweeps_version, make)
+
+
+def _next_link(request: Request, cursor: str | None) -> dict[str, str]:
+    if cursor is None:
+        return {}
+    url = request.url.include_query_params(cursor=cursor)
+    return {"Link": f'<{url.path}?{url.query}>; rel="next"'}
+
+
+@router.get(
+    "/jobs/{job}", response_model=JobView, openapi_extra=needs("read"), dependencies=[Depends(no_query)]
+)
+async def get_job(request: Request, job: JobId) -> Response:
     """One job: configuration, its difference from the control's, attempts and measurements."""
-    with store.read() as session:
-        response.headers.update(check_cached(request, job_version(session, job)))
-        return results.job_view(session, job)
+
+    def make(session: Session) -> bytes:
+        return as_json(results.job_view(session, job))
+
+    return await answer(request, _of_job(job), make)
+
+
+def _of_job(job: str) -> Callable[[Session], str]:
+    return lambda session: job_version(session, job)
 
 
 @dataclass(frozen=True)
@@ -79,12 +123,19 @@ class EvaluationList:
     items: tuple[EvaluationPoint, ...]
 
 
-@router.get("/jobs/{job}/evaluations", openapi_extra=needs("read"), dependencies=[Depends(no_query)])
-def list_evaluations(request: Request, response: Response, store: StoreDep, job: JobId) -> EvaluationList:
+@router.get(
+    "/jobs/{job}/evaluations",
+    response_model=EvaluationList,
+    openapi_extra=needs("read"),
+    dependencies=[Depends(no_query)],
+)
+async def list_evaluations(request: Request, job: JobId) -> Response:
     """The validation loss of a job at every evaluated step."""
-    with store.read() as session:
-        response.headers.update(check_cached(request, job_version(session, job)))
-        return EvaluationList(results.evaluations(session, job))
+
+    def make(session: Session) -> bytes:
+        return as_json(EvaluationList(results.evaluations(session, job)))
+
+    return await answer(request, _of_job(job), make)
 
 
 @router.get(
@@ -96,12 +147,13 @@ def list_evaluations(request: Request, response: Response, store: StoreDep, job:
     openapi_extra=needs("read"),
     dependencies=[Depends(no_query)],
 )
-def get_evaluations_csv(request: Request, store: StoreDep, job: JobId) -> Response:
+async def get_evaluations_csv(request: Request, job: JobId) -> Response:
     """The validation loss of a job at every evaluated step, as CSV in full precision."""
-    with store.read() as session:
-        headers = check_cached(request, job_version(session, job), "csv")
-        points = results.evaluations(session, job)
-    return Response(to_csv([asdict(point) for point in points]), headers=headers, media_type="text/csv")
+
+    def make(session: Session) -> bytes:
+        return to_csv([asdict(point) for point in results.evaluations(session, job)]).encode()
+
+    return await answer(request, _of_job(job), make, form="csv")
 
 
 class ProgressQuery(Query):
@@ -120,19 +172,17 @@ class ProgressList:
     """`after_step` of the following page; None where this one is not full."""
 
 
-@router.get("/jobs/{job}/progress", openapi_extra=needs("read"))
-def list_progress(
-    request: Request,
-    response: Response,
-    store: StoreDep,
-    job: JobId,
-    query: Annotated[ProgressQuery, fastapi.Query()],
-) -> ProgressList:
+@router.get("/jobs/{job}/progress", response_model=ProgressList, openapi_extra=needs("read"))
+async def list_progress(
+    request: Request, job: JobId, query: Annotated[ProgressQuery, fastapi.Query()]
+) -> Response:
     """The training loss of a job as stored, which is thinned."""
-    with store.read() as session:
-        response.headers.update(check_cached(request, job_version(session, job)))
+
+    def make(session: Session) -> bytes:
         points = results.progress(session, job, after_step=query.after_step, limit=query.limit)
-    return ProgressList(points, points[-1].step if len(points) == query.limit else None)
+        return as_json(ProgressList(points, points[-1].step if len(points) == query.limit else None))
+
+    return await answer(request, _of_job(job), make)
 
 
 def _encode(cursor: JobCursor, key: str) -> str:

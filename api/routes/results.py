@@ -6,13 +6,15 @@ from typing import Annotated, Any, Literal
 import fastapi
 from fastapi import APIRouter, Depends, Path, Request
 from pydantic import Field
+from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api import results
-from headcount.api.caching import NOT_MODIFIED, check_cached
+from headcount.api.answering import Body, answer, answer_from_table, as_json, of_sweep
+from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
-from headcount.api.dependencies import CellId, Query, StoreDep, SweepName, no_query
-from headcount.api.formats import MEDIA_TYPES, render, render_named, to_json
+from headcount.api.dependencies import CellId, Query, SweepName, no_query
+from headcount.api.formats import MEDIA_TYPES, render, render_named
 from headcount.api.negotiation import accepted_form, suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import (
@@ -37,21 +39,25 @@ class CellList:
 
 
 @router.get("/cells", response_model=CellList, openapi_extra=needs("read"), dependencies=[Depends(no_query)])
-def list_cells(request: Request, store: StoreDep, sweep: SweepName) -> Response:
+async def list_cells(request: Request, sweep: SweepName) -> Response:
     """The cells of a sweep, controls among them, with the result of every seed."""
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep))
-        return _json(CellList(results.cells(session, sweep)), headers)
+
+    def make(session: Session) -> bytes:
+        return as_json(CellList(results.cells(session, sweep)))
+
+    return await answer(request, of_sweep(sweep), make)
 
 
 @router.get(
     "/cells/{cell}", response_model=CellView, openapi_extra=needs("read"), dependencies=[Depends(no_query)]
 )
-def get_cell(request: Request, store: StoreDep, sweep: SweepName, cell: CellId) -> Response:
+async def get_cell(request: Request, sweep: SweepName, cell: CellId) -> Response:
     """One cell with the result of every seed."""
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep))
-        return _json(results.cell_view(session, sweep, cell), headers)
+
+    def make(session: Session) -> bytes:
+        return as_json(results.cell_view(session, sweep, cell))
+
+    return await answer(request, of_sweep(sweep), make)
 
 
 class TableQuery(Query):
@@ -73,38 +79,40 @@ _TABLE_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
 
 
 @router.get("/table", response_model=AblationTable, responses=_TABLE_RESPONSES, openapi_extra=needs("read"))
-def get_table(
-    request: Request, store: StoreDep, sweep: SweepName, query: Annotated[TableQuery, fastapi.Query()]
+async def get_table(
+    request: Request, sweep: SweepName, query: Annotated[TableQuery, fastapi.Query()]
 ) -> Response:
     """The ablation table, in the form that the header Accept asks for: JSON, CSV, Markdown or LaTeX."""
-    return _table(request, store, sweep, accepted_form(request), query)
+    return await _table(request, sweep, accepted_form(request), query)
 
 
 @router.get(
     "/table.{form}", response_model=AblationTable, responses=_TABLE_RESPONSES, openapi_extra=needs("read")
 )
-def get_table_as(
+async def get_table_as(
     request: Request,
-    store: StoreDep,
     sweep: SweepName,
     form: Annotated[str, Path(json_schema_extra={"enum": list(MEDIA_TYPES)})],
     query: Annotated[TableQuery, fastapi.Query()],
 ) -> Response:
     """The ablation table in the form that the suffix names, whatever Accept says."""
-    return _table(request, store, sweep, suffix_form(form), query)
+    return await _table(request, sweep, suffix_form(form), query)
 
 
-def _table(request: Request, store: StoreDep, sweep: str, form: str, query: TableQuery) -> Response:
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep), form)
-        table = results.ablation_table(session, sweep, with_reference=query.reference is not None)
+async def _table(request: Request, sweep: str, form: str, query: TableQuery) -> Response:
     path = request.scope["path"].rpartition("/")[0] + "/table"
-    headers["Link"] = ", ".join(
+    links = [
         f'<{path}.{other}>; rel="alternate"; type="{media.partition(";")[0]}"'
         for other, media in MEDIA_TYPES.items()
         if other != form
-    )
-    return Response(render(table, form, query.digits), 200, headers, media_type=MEDIA_TYPES[form])
+    ]
+
+    def make(table: AblationTable) -> Body:
+        content = as_json(table) if form == "json" else render(table, form, query.digits).encode()
+        return Body(content, {"Link": ", ".join(links)})
+
+    with_reference = query.reference is not None
+    return await answer_from_table(request, sweep, make, form=form, with_reference=with_reference)
 
 
 NamedTableName = Annotated[str, Path(json_schema_extra={"enum": list(TABLES)})]
@@ -134,41 +142,38 @@ class NamedTableQuery(Query):
     responses=_NAMED_RESPONSES,
     openapi_extra=needs("read"),
 )
-def get_named_table_as(
+async def get_named_table_as(
     request: Request,
-    store: StoreDep,
     sweep: SweepName,
     name: NamedTableName,
     form: Annotated[str, Path(json_schema_extra={"enum": list(MEDIA_TYPES)})],
     query: Annotated[NamedTableQuery, fastapi.Query()],
 ) -> Response:
     """A table named after its question, in the form that the suffix names."""
-    return _named(request, store, sweep, name, suffix_form(form), query)
+    return await _named(request, sweep, name, suffix_form(form), query)
 
 
 @router.get(
     "/tables/{name}", response_model=NamedTable, responses=_NAMED_RESPONSES, openapi_extra=needs("read")
 )
-def get_named_table(
+async def get_named_table(
     request: Request,
-    store: StoreDep,
     sweep: SweepName,
     name: NamedTableName,
     query: Annotated[NamedTableQuery, fastapi.Query()],
 ) -> Response:
     """A table named after its question, in the form that the header Accept asks for."""
-    return _named(request, store, sweep, name, accepted_form(request), query)
+    return await _named(request, sweep, name, accepted_form(request), query)
 
 
-def _named(
-    request: Request, store: StoreDep, sweep: str, name: str, form: str, query: NamedTableQuery
-) -> Response:
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep), form)
-        table = results.ablation_table(session, sweep)
+async def _named(request: Request, sweep: str, name: str, form: str, query: NamedTableQuery) -> Response:
     law = results.ScalingLaw(query.exponent, query.irreducible) if query.exponent is not None else None
-    found = results.named_table(table, name, law)
-    return Response(render_named(found, form, query.digits), 200, headers, media_type=MEDIA_TYPES[form])
+
+    def make(table: AblationTable) -> bytes:
+        found = results.named_table(table, name, law)
+        return as_json(found) if form == "json" else render_named(found, form, query.digits).encode()
+
+    return await answer_from_table(request, sweep, make, form=form)
 
 
 class CurveQuery(Query):
@@ -178,14 +183,15 @@ class CurveQuery(Query):
 
 
 @router.get("/head-curve", response_model=HeadCurve, openapi_extra=needs("read"))
-def get_head_curve(
-    request: Request, store: StoreDep, sweep: SweepName, query: Annotated[CurveQuery, fastapi.Query()]
+async def get_head_curve(
+    request: Request, sweep: SweepName, query: Annotated[CurveQuery, fastapi.Query()]
 ) -> Response:
     """Loss and delta against one axis, one line for each setting of the others."""
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep))
-        table = results.ablation_table(session, sweep)
-    return _json(results.head_curve(table, query.axis), headers)
+
+    def make(table: AblationTable) -> bytes:
+        return as_json(results.head_curve(table, query.axis))
+
+    return await answer_from_table(request, sweep, make)
 
 
 class GridQuery(Query):
@@ -196,14 +202,15 @@ class GridQuery(Query):
 
 
 @router.get("/grid", response_model=Grid, openapi_extra=needs("read"))
-def get_grid(
-    request: Request, store: StoreDep, sweep: SweepName, query: Annotated[GridQuery, fastapi.Query()]
+async def get_grid(
+    request: Request, sweep: SweepName, query: Annotated[GridQuery, fastapi.Query()]
 ) -> Response:
     """Every cell over two axes, one panel for each setting of the others."""
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep))
-        table = results.ablation_table(session, sweep)
-    return _json(results.grid(table, query.rows, query.columns), headers)
+
+    def make(table: AblationTable) -> bytes:
+        return as_json(results.grid(table, query.rows, query.columns))
+
+    return await answer_from_table(request, sweep, make)
 
 
 @router.get(
@@ -212,13 +219,10 @@ def get_grid(
     openapi_extra=needs("read"),
     dependencies=[Depends(no_query)],
 )
-def get_paired_statistics(request: Request, store: StoreDep, sweep: SweepName) -> Response:
+async def get_paired_statistics(request: Request, sweep: SweepName) -> Response:
     """Every delta within its family, the pooled error with its check, and whether each line is a U."""
-    with store.read() as session:
-        headers = check_cached(request, results.sweep_version(session, sweep))
-        table = results.ablation_table(session, sweep)
-    return _json(results.paired_statistics(table), headers)
 
+    def make(table: AblationTable) -> bytes:
+        return as_json(results.paired_statistics(table))
 
-def _json(value: Any, headers: dict[str, str]) -> Response:
-    return Response(to_json(value), 200, headers, media_type="application/json")
+    return await answer_from_table(request, sweep, make)

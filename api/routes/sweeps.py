@@ -8,9 +8,11 @@ from typing import Annotated, Any
 import fastapi
 from fastapi import APIRouter, Depends, Request, Response
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.caching import NOT_MODIFIED, check_cached
+from headcount.api.answering import answer, as_json, of_sweep
+from headcount.api.caching import NOT_MODIFIED
 from headcount.api.callers import CallerDep
 from headcount.api.dependencies import Query, SettingsDep, StoreDep, SweepName, no_query
 from headcount.api.formats import to_json
@@ -33,28 +35,34 @@ class SweepList:
 
 @router.get(
     "",
+    response_model=SweepList,
     openapi_extra=needs("read"),
     responses=responses() | NOT_MODIFIED,
     dependencies=[Depends(no_query)],
 )
-def list_sweeps(request: Request, response: Response, store: StoreDep) -> SweepList:
+async def list_sweeps(request: Request) -> Response:
     """Every sweep with the number of its jobs in each state, the newest first."""
-    with store.read() as session:
-        response.headers.update(check_cached(request, sweeps_version(session)))
-        return SweepList(results.list_sweeps(session))
+
+    def make(session: Session) -> bytes:
+        return as_json(SweepList(results.list_sweeps(session, request.app.state.known_sweeps)))
+
+    return await answer(request, sweeps_version, make)
 
 
 @router.get(
     "/{sweep}",
+    response_model=SweepView,
     openapi_extra=needs("read"),
     responses=responses(404) | NOT_MODIFIED,
     dependencies=[Depends(no_query)],
 )
-def get_sweep(request: Request, response: Response, store: StoreDep, sweep: SweepName) -> SweepView:
+async def get_sweep(request: Request, sweep: SweepName) -> Response:
     """One sweep: what was asked for, and how far it is. Its ETag is what changes of it name."""
-    with store.read() as session:
-        response.headers.update(check_cached(request, results.sweep_version(session, sweep)))
-        return results.sweep_view(session, sweep)
+
+    def make(session: Session) -> bytes:
+        return as_json(results.sweep_view(session, sweep))
+
+    return await answer(request, of_sweep(sweep), make)
 
 
 class SubmitQuery(Query):

@@ -16,6 +16,9 @@ from headcount.trainer.errors import UserError
 BUSY_SECONDS = 30
 """How long a writer waits for another."""
 
+CONNECTIONS = 20
+"""Kept open at most, each opened when it is first needed: a thread of the service never waits for one."""
+
 _WRITERS_LOCK = 0x4865616463
 """The key of PostgreSQL's advisory lock that every writer holds, so that event ids follow commits."""
 
@@ -73,10 +76,14 @@ def open_store(where: Settings | str) -> Store:
 
 def _engine(url: str) -> Engine:
     if make_url(url).get_backend_name() != "sqlite":
-        engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        engine = create_engine(
+            url, pool_size=CONNECTIONS, pool_pre_ping=True, connect_args={"connect_timeout": 10}
+        )
         event.listen(engine, "begin", _begin_postgres)
         return engine
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False})
+    engine = create_engine(
+        url, pool_size=CONNECTIONS, connect_args={"timeout": BUSY_SECONDS, "check_same_thread": False}
+    )
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

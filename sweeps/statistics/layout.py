@@ -111,4 +111,4 @@ def _pseudo_inverse(present: NDArray[np.bool_], group: NDArray[np.int64]) -> Arr
         inverse[members] = rows - rows.mean(0)
         columns = inverse[:, members]
         inverse[:, members] = columns - columns.mean(1, keepdims=True)
-    return inverse
+    return np.asarray(inverse)
