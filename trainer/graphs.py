@@ -31,11 +31,13 @@ class Graphs:
         current.wait_stream(self.stream)
 
     def capture(self, work: Work, *inputs: Tensor, prepare: Callable[[], None]) -> None:
-        """Run `work` once as it is and capture it, for inputs of these shapes. `prepare` runs before each.
+        """Run `work` as it is and then capture it, for inputs of these shapes. `prepare` runs before each.
 
         Raises `GraphError` for work that waits for the device.
         """
         with self.on_stream():
+            prepare()
+            work(*inputs)  # compiles what is not compiled yet, which waits for the GPU
             prepare()
             with _no_waiting():
                 work(*inputs)
