@@ -108,7 +108,7 @@ def _barred(session: Session, job: Job) -> Iterator[str]:
         yield "No sweep lets it begin: it is paused wherever it is wanted"
     for sweep in sweeps:
         if reason := held_back(session, sweep):
-            yield f"{sweep.name} begins no more: {reason}; to go on: headcount run {sweep.name}"
+            yield f"{sweep.name} begins no more: {reason}"
         elif sweep.gpu_hours is not None or sweep.stop_at is not None:
             yield f"{sweep.name} has a budget or an end, which does not hold this job now"
         elif sweep.max_parallel is not None:

@@ -56,7 +56,7 @@ def _limits(session: Session, sweep: Sweep, waiting: int) -> Iterator[str]:
         used = usage_of(session, sweep).used / 3600
         yield f"Budget: {used:.3g} of {sweep.gpu_hours:g} GPU-hours used"
     if waiting and (reason := held_back(session, sweep)):
-        yield f"No more is begun: {reason}. To go on: headcount run {sweep.name}"
+        yield f"No more is begun: {reason}"
     if sweep.is_exploratory:
         yield "Exploratory: its analysis was edited after it was submitted"
 

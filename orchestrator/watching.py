@@ -46,7 +46,7 @@ def look(store: Store, name: str) -> Look:
         state = sweep_state(session, sweep)
         held = None
         if state.waiting and sweep.stop_at is not None and now() >= sweep.stop_at:
-            held = f"its time was up at {sweep.stop_at:%H:%M:%S} UTC"
+            held = f"its time was up at {sweep.stop_at:%H:%M:%S} UTC; headcount run {name} goes on"
         elif state.waiting and not state.running:
             held = held_back(session, sweep)
         return Look(state, time_to_go(session, sweep), held)
@@ -117,9 +117,7 @@ def conclude(store: Store, name: str, console: Console, seconds: float, held_bac
         lines = [line for line in job_lines(session, sweep) if line.state != "finished"]
     console.print(f"{name}: {state.words}, in {duration(seconds)}", highlight=False, soft_wrap=True)
     if held_back:
-        console.print(
-            f"No more is begun: {held_back}. To go on: headcount run {name}", highlight=False, soft_wrap=True
-        )
+        console.print(f"No more is begun: {held_back}", highlight=False, soft_wrap=True)
     problems = [line for line in lines if not (held_back and line.state in ("queued", "running"))]
     for line in problems[:MOST_PROBLEMS]:
         reason = (line.message or line.cause or "").strip().splitlines()

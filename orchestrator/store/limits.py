@@ -52,7 +52,7 @@ def sweep_allowance(session: Session, sweep: Sweep) -> Allowance:
 
 
 def held_back(session: Session, sweep: Sweep) -> str | None:
-    """Why none of a sweep's waiting jobs is begun, in words; none where some may be, or none waits."""
+    """Why no waiting job of a sweep is begun, and what lifts that; none where one may be, or none waits."""
     if sweep.gpu_hours is None and sweep.stop_at is None:
         return None
     waiting = list(
@@ -69,9 +69,12 @@ def held_back(session: Session, sweep: Sweep) -> str | None:
     if measures_first or allowed.admits(min(waiting)):
         return None
     if sweep.stop_at is not None and min(waiting) > allowed.each:
-        return f"none would end before {sweep.stop_at:%H:%M:%S} UTC"
+        return f"none would end before {sweep.stop_at:%H:%M:%S} UTC; headcount run {sweep.name} goes on"
     used = usage_of(session, sweep).used / 3600
-    return f"the budget of {sweep.gpu_hours:g} GPU-hours holds no other, {used:.3g} are used"
+    return (
+        f"the budget of {sweep.gpu_hours:g} GPU-hours holds no other, {used:.3g} are used; to go on, raise "
+        "it in the sweep's file"
+    )
 
 
 def usage_of(session: Session, sweep: Sweep) -> Usage:

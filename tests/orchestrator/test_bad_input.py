@@ -47,9 +47,10 @@ def test_a_mistake_in_the_file_is_named_with_its_place(
 
 
 def test_unknown_names_are_refused(home: Home) -> None:
-    for command in ("run", "status", "jobs", "cancel"):
+    for command in ("run", "status", "jobs", "cancel", "submit", "watch"):
         _refused(home, [command, "nothing"], "no sweep 'nothing'; there is none yet")
-    _refused(home, ["logs", "abc"], "no job 'abc'; 'headcount jobs SWEEP' lists their ids")
+    for command in ("logs", "why", "replay"):
+        _refused(home, [command, "abc"], "no job 'abc'; 'headcount jobs SWEEP' lists their ids")
 
 
 def test_a_cluster_that_does_not_answer_is_named(home: Home) -> None:
