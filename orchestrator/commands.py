@@ -246,7 +246,8 @@ def resume(sweep: str) -> None:
 
 @click.command()
 @click.argument("sweep")
-def retry(sweep: str) -> None:
+@click.option("--failed", is_flag=True, help="The failed jobs: what is queued anyway.")
+def retry(sweep: str, failed: bool) -> None:
     """Queue the failed jobs of a sweep again."""
     from headcount.orchestrator.changing import retry_sweep
 

@@ -25,7 +25,9 @@ MOST_PAIRS = 20_000
 def read_history(session: Session, plan: Plan, slots: int | None = None) -> History:
     """What is known for `plan` on this machine's kind of device, or `slots` of them."""
     here = slots_here()
-    device = "cuda" if here[1] else "cpu"
+    device = (_newest_device(session) if os.environ.get("RAY_ADDRESS") else None) or (
+        "cuda" if here[1] else "cpu"
+    )
     hardware, jobs = _measured(session, device)
     sd, cells = _delta_noise(session, plan)
     return History(
@@ -37,6 +39,13 @@ def read_history(session: Session, plan: Plan, slots: int | None = None) -> Hist
         delta_sd=sd,
         delta_cells=cells,
     )
+
+
+def _newest_device(session: Session) -> str | None:
+    """Where the newest attempt was trained: a cluster's nodes need not be like this machine."""
+    query = select(Attempt.environment).where(Attempt.cause == "finished").order_by(Attempt.id.desc())
+    environment = session.scalar(query.limit(1))
+    return str(environment["device"]) if environment and "device" in environment else None
 
 
 def slots_here() -> tuple[int, bool]:

@@ -11,7 +11,7 @@ from headcount.orchestrator.overview import attempts_of, find_job
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.limits import held_back
-from headcount.orchestrator.store.models import Attempt, Cell, Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Attempt, Cell, Job, Notice, Sweep, SweepJob
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.sweeps.rendering import counted, duration
 
@@ -93,6 +93,8 @@ def _waiting(session: Session, job: Job, holder: str | None) -> Iterator[str]:
         yield f"It waits for a free slot: {before}, {counted(running, 'job')} at work"
     else:
         yield from _barred(session, job)
+    for notice in session.scalars(select(Notice).order_by(Notice.subject)):
+        yield f"{notice.subject}: {notice.words}"
     if holder is None:
         yield "No scheduler is at work: headcount run SWEEP, or headcount scheduler"
 

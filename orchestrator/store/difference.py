@@ -1,7 +1,7 @@
 """What an edited sweep file changes of the sweep that the store has under its name."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import Cell, Sweep
+from headcount.trainer.errors import UserError
 
 if TYPE_CHECKING:
     from headcount.sweeps.plan import Plan
@@ -25,7 +26,7 @@ class Difference:
     seeds_added: tuple[int, ...]
     seeds_removed: tuple[int, ...]
     edited: tuple[str, ...]
-    """Other fields of the file that say something else now."""
+    """Other fields of the file that say something else now; one of the job makes every job another one."""
     exploratory: bool
     """Whether the analysis is not, or not any more, the one that was first submitted."""
 
@@ -50,12 +51,33 @@ def difference(session: Session, plan: "Plan") -> Difference | None:
         kept=len(after.keys() & before.keys()),
         seeds_added=tuple(seed for seed in plan.spec.seeds if seed not in sweep.seeds),
         seeds_removed=tuple(seed for seed in sweep.seeds if seed not in plan.spec.seeds),
-        edited=tuple(
-            name for name, value in values.items() if name not in told_apart and getattr(sweep, name) != value
+        edited=(
+            *(
+                name
+                for name, value in values.items()
+                if name not in told_apart and getattr(sweep, name) != value
+            ),
+            *_edited_beside_columns(sweep, plan.spec),
         ),
         exploratory=values["analysis"]
         != (sweep.analysis if sweep.first_analysis is None else sweep.first_analysis),
     )
+
+
+def _edited_beside_columns(sweep: Sweep, spec: "SweepSpec") -> Iterator[str]:
+    """What only the file says: the fields that all jobs share, and how they are ordered and reported."""
+    from headcount.sweeps.spec import parse_spec
+
+    try:
+        before = parse_spec(sweep.yaml, sweep.name)
+    except UserError:
+        return  # imported, or of a Headcount that read other fields
+    for name in ("control", "order", "priority", "tail"):
+        if getattr(before, name) != getattr(spec, name):
+            yield name
+    for name in dict.fromkeys((*before.job, *spec.job)):
+        if before.job.get(name) != spec.job.get(name):
+            yield name
 
 
 def sweep_values(spec: "SweepSpec") -> dict[str, Any]:

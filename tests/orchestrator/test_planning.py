@@ -50,6 +50,7 @@ def test_relative_text_lies_beside_the_file_from_wherever_it_is_read(store: Stor
 def test_an_edit_is_told_in_lines(store: Store) -> None:
     submit_text(store)
     edited = SWEEP.replace("[1, 2]", "[2, 4]").replace("[0, 1]", "[0]") + "priority: 3\non_failure: stop\n"
+    edited = edited.replace("steps: 40", "steps: 80")
     with store.read() as session:
         same = difference(session, make_plan())
         found = difference(session, make_plan(edited))
@@ -61,7 +62,7 @@ def test_an_edit_is_told_in_lines(store: Store) -> None:
         "  + routing_heads=4",
         "  - routing_heads=1",
         "  - seeds 1",
-        "  changed: on_failure",
+        "  changed: on_failure, priority, train.steps",
     ]
 
 

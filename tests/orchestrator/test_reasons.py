@@ -6,6 +6,7 @@ from plans import SWEEP, end, finish, make_plan, start_next, submit_text
 from headcount.orchestrator.lease import Lease
 from headcount.orchestrator.reasons import CAUSES, explain
 from headcount.orchestrator.store import Store, models, steering, withdraw
+from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Attempt
 from headcount.trainer.errors import UserError
 
@@ -43,6 +44,13 @@ def test_a_job_that_may_not_begin_says_what_bars_it(store: Store) -> None:
         f"job {LAST[:12]}: cancelled\n  sweep tiny has withdrawn its wish: routing_heads=2 seed=1\n"
         "A sweep that wants it queues it again: headcount run SWEEP"
     )
+
+
+def test_what_keeps_the_scheduler_from_starting_jobs_is_told(store: Store) -> None:
+    submit_text(store)
+    with store.write() as session:
+        session.add(models.Notice(subject="node a", words="its disk is full", since=now()))
+    assert "\nnode a: its disk is full\n" in why(store)
 
 
 def test_each_ended_attempt_is_told_with_its_cause(store: Store) -> None:
