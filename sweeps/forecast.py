@@ -18,6 +18,9 @@ ASSUMED_SD = 0.005
 
 POWER = 0.8
 
+HOPELESS = 10_000.0
+"""Standard errors: with so few seeds and so many comparisons no test says anything."""
+
 
 @dataclass(frozen=True)
 class JobCost:
@@ -67,8 +70,8 @@ class Resolution:
     """That `sd` was measured on; 0 where it is assumed."""
     one: float
     """The smallest true difference that is found of one comparison, in nats."""
-    family: float
-    """Of any of `comparisons`, with Bonferroni's correction."""
+    family: float | None
+    """Of any of `comparisons`, with Bonferroni's correction; none where these seeds cannot tell it."""
     comparisons: int
 
 
@@ -160,6 +163,9 @@ def _resolution(plan: Plan, history: History | None) -> Resolution | None:
     alpha = plan.spec.analysis.alpha if plan.spec.analysis else 0.05
     one, family = (
         smallest_difference(error, seeds - 1, comparisons=count, alpha=alpha, target=POWER)
+        if t_critical(alpha / count, seeds - 1) < HOPELESS
+        else None
         for count in (1, comparisons)
     )
+    assert one is not None
     return Resolution(sd or ASSUMED_SD, cells, one, family, comparisons)

@@ -89,7 +89,10 @@ def _resolution(cost: Forecast) -> Iterator[str]:
     if found is None:
         return
     basis = f"measured on {counted(found.cells, 'cell')} of this size" if found.cells else "assumed"
-    family = f", {found.family:.2g} as one of {found.comparisons}" if found.comparisons > 1 else ""
+    family = ""
+    if found.comparisons > 1:
+        size = "nothing" if found.family is None else f"{found.family:.2g}"
+        family = f", {size} as one of {found.comparisons}"
     yield (
         f"At a standard deviation of {found.sd:.2g} nats ({basis}) a difference of {found.one:.2g} is found "
         f"with 80 % probability{family}."

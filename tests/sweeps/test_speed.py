@@ -92,7 +92,12 @@ def test_the_noise_decides_what_is_resolved() -> None:
     assert (assumed.sd, assumed.cells, assumed.comparisons) == (0.005, 0, 2)
     assert (measured.sd, measured.cells) == (0.01, 6)
     assert measured.one == pytest.approx(2 * assumed.one)
+    assert measured.family is not None
     assert measured.family > measured.one
+    many = TEXT.replace("model.routing_heads: [1, 2]", f"train.peak_lr: {[n / 1e5 for n in range(1, 2001)]}")
+    hopeless = forecast(plan(parse_spec(many, "s.yaml"), lambda config: MANIFEST)).resolution
+    assert hopeless is not None
+    assert (hopeless.comparisons, hopeless.family) == (2000, None)
     assert (
         forecast(plan(parse_spec(TEXT.replace("[0, 1]", "[0]"), "s"), lambda c: MANIFEST)).resolution is None
     )
