@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from headcount.sweeps.makespan import makespan
 from headcount.sweeps.memory import peak_memory
 from headcount.sweeps.plan import Plan
-from headcount.sweeps.speed import History, measured_memory, rate_of
+from headcount.sweeps.speed import History, measured_memory, rate_of, shape_of
 from headcount.sweeps.statistics.power import smallest_difference
 from headcount.sweeps.statistics.student import t_critical
 from headcount.sweeps.warnings import plan_warnings
@@ -124,7 +124,10 @@ def _configs(plan: Plan) -> list[JobConfig]:
 
 
 def _time(plan: Plan, configs: list[JobConfig], costs: tuple[JobCost, ...], history: History) -> TimeForecast:
-    rates = [rate_of(config, history) for config in configs]
+    shapes = [shape_of(config) for config in configs]
+    examples = dict(zip(shapes, configs, strict=True))  # cells differ in far more than their shapes
+    rate_by_shape = {shape: rate_of(config, history) for shape, config in examples.items()}
+    rates = [rate_by_shape[shape] for shape in shapes]
     left = [job.cell for job in plan.jobs if job.id not in history.results]
     resources = plan.spec.resources
     slots = max(1, history.slots // resources.gpus_per_job)
@@ -135,8 +138,9 @@ def _time(plan: Plan, configs: list[JobConfig], costs: tuple[JobCost, ...], hist
         seconds = [costs[cell].flops / getattr(rates[cell], speed) for cell in left]
         guesses.append((math.fsum(seconds) * resources.gpus_per_job / 3600, makespan(seconds, [0.0] * slots)))
     used = sorted(set(left)) or range(len(configs))
-    measured = [measured_memory(configs[cell], history) for cell in used]
-    modelled = [peak_memory(configs[cell]) for cell in used] if history.device == "cuda" else []
+    shapes_left = {shapes[cell] for cell in used}
+    measured = [measured_memory(examples[shape], history) for shape in shapes_left]
+    modelled = [peak_memory(examples[shape]) for shape in shapes_left] if history.device == "cuda" else []
     known = [peak for peak in measured if peak is not None]
     is_measured = len(known) == len(measured)
     peaks = known if is_measured else [*known, *modelled]

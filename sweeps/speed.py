@@ -71,13 +71,13 @@ def rate_of(config: JobConfig, history: History) -> Rate:
 
 def measured_memory(config: JobConfig, history: History) -> float | None:
     """The highest peak of a measured job of the same shape, in bytes; none where there is none."""
-    same = [job.peak_memory for job in history.jobs if _shape(job.config) == _shape(config)]
+    same = [job.peak_memory for job in history.jobs if shape_of(job.config) == shape_of(config)]
     return max((peak for peak in same if peak), default=None)
 
 
 def _kinds(config: JobConfig, jobs: Sequence[Measured]) -> Iterator[tuple[str, list[Measured]]]:
-    shape, model = _shape(config), config.model
-    yield "this shape", [job for job in jobs if _shape(job.config) == shape]
+    shape, model = shape_of(config), config.model
+    yield "this shape", [job for job in jobs if shape_of(job.config) == shape]
     yield (
         "this stream and width",
         [
@@ -89,7 +89,7 @@ def _kinds(config: JobConfig, jobs: Sequence[Measured]) -> Iterator[tuple[str, l
     yield "other shapes", list(jobs)
 
 
-def _shape(config: JobConfig) -> tuple[object, ...]:
+def shape_of(config: JobConfig) -> tuple[object, ...]:
     """What decides a job's speed and memory, whatever its length, rate, seed and text."""
     model, train = config.model, config.train
     return (
