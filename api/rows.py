@@ -25,6 +25,9 @@ ROW_TYPES = {
 BATCH = 200
 """Jobs in one read: a client that is slow to take them keeps no transaction open."""
 
+FIRST_BATCH = 10
+"""Jobs in the first read, so that an answer begins soon."""
+
 
 class JobRows(NamedTuple):
     """The evaluations of one job, and what all of its rows share."""
@@ -64,11 +67,12 @@ def _batches(store: Store, name: str) -> Iterator[list[JobRows]]:
         .join(Job, Job.id == SweepJob.job_id)
         .where(SweepJob.sweep_id == sweep.id)
         .order_by(SweepJob.position, SweepJob.job_id)
-        .limit(BATCH)
     )
+    size = FIRST_BATCH
     while True:
+        following = query.where(tuple_(SweepJob.position, SweepJob.job_id) > after).limit(size)
         with store.read() as session:
-            jobs = session.execute(query.where(tuple_(SweepJob.position, SweepJob.job_id) > after)).all()
+            jobs = session.execute(following).all()
             points: dict[str, list[tuple[int, float | None]]] = {job.job_id: [] for job in jobs}
             losses = (
                 select(Evaluation.job_id, Evaluation.step, Evaluation.loss)
@@ -86,8 +90,9 @@ def _batches(store: Store, name: str) -> Iterator[list[JobRows]]:
             )
             for job in known
         ]
-        if len(jobs) < BATCH:
+        if len(jobs) < size:
             return
+        size = BATCH
         after = (jobs[-1].position, jobs[-1].job_id)
 
 

@@ -2,11 +2,11 @@
 
 import getpass
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import insert, literal, select, update
+from sqlalchemy import insert, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import Event, Sweep, SweepJob
@@ -27,11 +27,19 @@ def user_name() -> str:
 
 def announce_job(session: Session, job_id: str, kind: str, **detail: Any) -> None:
     """Tell every sweep of a job what happened to it."""
-    event: list[Any] = [literal(job_id), literal(kind), literal(detail, Event.detail.type), literal(now())]
-    sweeps = select(SweepJob.sweep_id, *event).where(SweepJob.job_id == job_id)
-    columns = ["sweep_id", "job_id", "kind", "detail", "created"]
-    session.execute(insert(Event).from_select(columns, sweeps))
+    tell_sweeps_of(session, job_id, kind, [detail])
     touch_sweeps_of(session, [job_id])
+
+
+def tell_sweeps_of(session: Session, job_id: str, kind: str, details: Sequence[dict[str, Any]]) -> None:
+    """Events of one kind for every sweep of a job, in this order; the sweeps' versions are not raised yet."""
+    if not details:
+        return
+    sweeps = session.scalars(select(SweepJob.sweep_id).where(SweepJob.job_id == job_id)).all()
+    shared = {"job_id": job_id, "kind": kind, "created": now()}
+    rows = [{**shared, "sweep_id": sweep, "detail": detail} for detail in details for sweep in sweeps]
+    if rows:
+        session.execute(insert(Event), rows)
 
 
 def announce_sweep(session: Session, sweep_id: int, kind: str, **detail: Any) -> None:

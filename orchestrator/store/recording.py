@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.journal import announce_job, now, touch_sweeps_of
+from headcount.orchestrator.store.journal import announce_job, now, tell_sweeps_of, touch_sweeps_of
 from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Job, Measurement, Progress
 from headcount.orchestrator.store.tails import report
 from headcount.orchestrator.store.transitions import end_attempt, job_folder
@@ -61,19 +61,25 @@ def _store_curves(session: Session, job: Job, attempt: Attempt, records: Sequenc
         announce_job(session, job.id, "started", attempt=attempt.number, step=job.step)
     evaluations = {r["step"]: r for r in records if r["kind"] == "evaluation"}
     held = _held_losses(session, job, list(evaluations))
-    _replace(session, job, Evaluation, [_evaluation(job, attempt, r) for r in evaluations.values()])
-    for step, record in evaluations.items():
-        if held.get(step) != (loss := _finite(record["loss"])):
-            announce_job(session, job.id, "evaluated", step=step, loss=loss)
+    _replace(
+        session, job, Evaluation, [_evaluation(job, attempt, r) for r in evaluations.values()], list(held)
+    )
+    told = [{"step": step, "loss": _finite(record["loss"])} for step, record in evaluations.items()]
+    tell_sweeps_of(session, job.id, "evaluated", [t for t in told if held.get(t["step"]) != t["loss"]])
     progress = _thinned(session, job, [r for r in records if r["kind"] == "progress"])
-    _replace(session, job, Progress, [_progress(job, attempt, r) for r in progress])
-    told = [r["step"] for r in records if r["kind"] in ("progress", "evaluation", "checkpoint", "result")]
-    job.step = max([job.step, *told])
+    again = [r["step"] for r in progress]
+    _replace(session, job, Progress, [_progress(job, attempt, r) for r in progress], again)
+    done = [r["step"] for r in records if r["kind"] in ("progress", "evaluation", "checkpoint", "result")]
+    job.step = max([job.step, *done])
 
 
 def _held_losses(session: Session, job: Job, steps: list[int]) -> dict[int, float | None]:
+    """Those stored at some of these steps."""
+    if not steps:
+        return {}
     query = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)
-    return dict(session.execute(query.where(Evaluation.step.in_(steps))).all()) if steps else {}
+    near = session.execute(query.where(Evaluation.step >= min(steps), Evaluation.step <= max(steps)))
+    return {step: loss for step, loss in near if step in steps}
 
 
 def _evaluation(job: Job, attempt: Attempt, record: Record) -> dict[str, Any]:
@@ -112,10 +118,17 @@ def _thinned(session: Session, job: Job, records: list[Record]) -> list[Record]:
     return kept
 
 
-def _replace(session: Session, job: Job, table: type[Evaluation | Progress], rows: list[Record]) -> None:
+def _replace(
+    session: Session,
+    job: Job,
+    table: type[Evaluation | Progress],
+    rows: list[Record],
+    again: list[int],
+) -> None:
+    """Insert rows, after those are deleted that the store may hold at the steps `again`."""
+    if again:
+        session.execute(delete(table).where(table.job_id == job.id, table.step.in_(again)))
     if rows:
-        steps = [row["step"] for row in rows]
-        session.execute(delete(table).where(table.job_id == job.id, table.step.in_(steps)))
         session.execute(insert(table), rows)
 
 
