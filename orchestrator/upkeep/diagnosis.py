@@ -37,14 +37,15 @@ def examine(ray_address: str | None) -> Iterator[Finding]:
     except UserError as error:
         yield Finding("wrong", "store", str(error), "mend what is said, and look again")
         return
-    yield from _store(store)
+    yield from store_findings(store)
     if ray_address is None:
         yield _own_ray(settings)
     else:
         yield from examine_cluster(settings, store, ray_address, here)
 
 
-def _store(store: Store) -> Iterator[Finding]:
+def store_findings(store: Store) -> Iterator[Finding]:
+    """Of the store, its clock, and who schedules."""
     where = store.engine.url.render_as_string(hide_password=True)
     with store.read() as session:
         open_jobs = session.scalar(select(func.count()).where(Job.state.not_in(SETTLED_STATES))) or 0

@@ -7,7 +7,11 @@ import pytest
 from homes import Home
 from plans import submit_text
 
-from headcount.orchestrator.store import open_store
+from headcount.orchestrator.lease import Lease
+from headcount.orchestrator.store import Store, open_store
+from headcount.orchestrator.store.journal import now
+from headcount.orchestrator.store.models import Notice
+from headcount.orchestrator.upkeep.diagnosis import store_findings
 from headcount.orchestrator.upkeep.findings import GIB, machine_findings
 from headcount.orchestrator.upkeep.nodes import NodeReport, report
 from headcount.trainer.config import NUMERICS
@@ -84,6 +88,20 @@ def test_this_machine_tells_what_it_has(tmp_path: Path) -> None:
     assert found.datasets == ()
     assert (found.free["home"] or 0) > 0
     assert not report(str(tmp_path), str(tmp_path), "other").sees_probe
+
+
+def test_a_store_tells_who_schedules_and_what_keeps_jobs_from_starting(store: Store) -> None:
+    submit_text(store)
+    with store.write() as session:
+        session.add(Notice(subject="node b", words="another package version", since=now()))
+    lease = Lease.acquire(store)
+    first, notice, holder = store_findings(store)
+    assert (first.level, first.words.partition(": ")[2]) == ("ok", "6 jobs, 6 without an outcome")
+    assert (notice.level, notice.subject, notice.words) == ("warning", "node b", "another package version")
+    assert (holder.level, holder.subject) == ("ok", "scheduler")
+    assert holder.words.startswith("process ")
+    lease.release()
+    assert list(store_findings(store))[-1].words == "none at work, and jobs wait"
 
 
 def test_the_doctor_as_typed(tmp_path: Path) -> None:
