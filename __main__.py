@@ -36,7 +36,7 @@ COMMANDS = {
     "serve": "headcount.dashboard.commands",
     "train": "headcount.sweeps.commands",
     "data": "headcount.trainer.commands",
-    "bench": "headcount.trainer.bench_commands",
+    "bench": "headcount.api.bench.commands",
 }
 """The module of each command, imported only when the command is used: `headcount status` loads no torch."""
 

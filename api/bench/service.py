@@ -1,0 +1,44 @@
+"""A service of its own for a benchmark, over a store that is there."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Running(NamedTuple):
+    """Where the service is, and its processes."""
+
+    port: int
+    pid: int
+
+    @property
+    def pids(self) -> list[int]:
+        """Its own, and those of its workers."""
+        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
+        return [self.pid, *map(int, children.split())]
+
+
+@contextmanager
+def running(url: str, home: Path, workers: int) -> Iterator[Running]:
+    """`headcount serve` on a free port of the loopback interface."""
+    command = [sys.executable, "-m", "headcount", "serve", "--port", "0", "--rate", "0"]
+    process = subprocess.Popen(
+        [*command, "--workers", str(workers)],
+        env=os.environ | {"HEADCOUNT_DATABASE_URL": url, "HEADCOUNT_HOME": str(home)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r":(\d+)/", said)
+        assert found, said
+        yield Running(int(found[1]), process.pid)
+    finally:
+        process.terminate()
+        process.wait()
