@@ -16,7 +16,7 @@ from headcount.api.caching import NotModified
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
-from headcount.api.routes import changes, events, health, jobs, problems, results, rows, sweeps
+from headcount.api.routes import changes, events, free, health, jobs, problems, results, rows, sweeps
 from headcount.api.security import LOOPBACK, Access, Guard, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -75,6 +75,7 @@ def create_app(
         sweeps.router,
         changes.router,
         results.router,
+        free.router,
         rows.router,
         jobs.router,
         events.router,

@@ -12,6 +12,7 @@ from .comparisons import CellComparison
 from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
 from .events import EventView, events_after, newest_event
 from .families import Family
+from .free import Filters, Statistic, Value, free_table
 from .jobs import (
     AllJobsPage,
     AttemptView,
@@ -59,6 +60,7 @@ __all__ = [
     "EvaluationPoint",
     "EventView",
     "Family",
+    "Filters",
     "Grid",
     "GridPanel",
     "HeadCurve",
@@ -85,10 +87,12 @@ __all__ = [
     "ScalingLaw",
     "SeedResult",
     "Standing",
+    "Statistic",
     "SweepState",
     "SweepSummary",
     "SweepView",
     "TableRow",
+    "Value",
     "Wish",
     "WishedJob",
     "ablation_table",
@@ -98,6 +102,7 @@ __all__ = [
     "cells",
     "evaluations",
     "events_after",
+    "free_table",
     "grid",
     "head_curve",
     "job_view",

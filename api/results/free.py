@@ -1,0 +1,169 @@
+"""A table of one's own: chosen rows, columns, value and statistic, over every job that the filters keep."""
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from headcount.api.results.cells import TRAINED
+from headcount.api.results.curves import HEADS, KV_HEADS
+from headcount.api.results.lookup import QueryError, find_sweep
+from headcount.api.results.named import NamedTable
+from headcount.api.results.records import Record
+from headcount.api.results.selection import RATE
+from headcount.api.results.tables import ESTIMATOR
+from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
+from headcount.trainer.errors import nearest
+
+SEED = "seed"
+"""A row or column beside the axes."""
+
+Value = Literal["loss", "delta"]
+Statistic = Literal["mean", "median", "sd", "se", "min", "max", "n"]
+
+_STATISTICS: dict[str, Callable[[list[float]], float | None]] = {
+    "mean": lambda x: math.fsum(x) / len(x),
+    "median": statistics.median,
+    "sd": lambda x: statistics.stdev(x) if len(x) > 1 else None,
+    "se": lambda x: statistics.stdev(x) / math.sqrt(len(x)) if len(x) > 1 else None,
+    "min": min,
+    "max": max,
+    "n": len,
+}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which jobs count: all that fit every filter; an empty one lets all through."""
+
+    heads: tuple[int, ...] = ()
+    kv_heads: tuple[int, ...] = ()
+    lr_min: float | None = None
+    lr_max: float | None = None
+    seeds: tuple[int, ...] = ()
+    role: Literal["treatment", "control"] | None = None
+
+
+class _Job(NamedTuple):
+    """One job as it is grouped."""
+
+    place: dict[str, Any]
+    """Its axes and seed."""
+    state: str
+    value: float | None
+
+
+def free_table(
+    session: Session,
+    name: str,
+    *,
+    rows: Sequence[str],
+    columns: str | None = None,
+    value: Value = "loss",
+    statistic: Statistic = "mean",
+    filters: Filters = Filters(),
+) -> NamedTable:
+    """`statistic` of `value` over all jobs of each row and column; axes are named as in the sweep's file.
+
+    `value` is the tail mean, or its difference to the control's at the same seed. A group with a diverged job
+    has no statistic, and says how many diverged. Raises `NotFoundError` for the sweep, and `QueryError` for
+    an axis that it does not vary, one that is named twice, or filters that keep no job.
+    """
+    sweep = find_sweep(session, name)
+    chosen = [*rows, *([columns] if columns else [])]
+    for axis in chosen:
+        if axis != SEED and axis not in sweep.axes:
+            raise QueryError(f"sweep {name!r} has no axis {axis!r}; {nearest(axis, [*sweep.axes, SEED])}")
+    if not rows or len(set(chosen)) < len(chosen):
+        raise QueryError("a table needs an axis for its rows, and each axis once")
+    groups: dict[tuple[str, ...], list[_Job]] = defaultdict(list)
+    for job in _jobs(session, sweep, value, filters):
+        groups[tuple(repr(job.place.get(axis)) for axis in rows)].append(job)
+    if not groups:
+        raise QueryError(f"sweep {name!r} has no job that these filters keep")
+    records = [_record(jobs, rows, columns, value, statistic) for jobs in groups.values()]
+    names = tuple(dict.fromkeys(column for record in records for column in record))
+    question = f"What is the {statistic} of the {value} by {', '.join(chosen)}?"
+    return NamedTable(
+        name="free",
+        question=question,
+        sweep=sweep.name,
+        version=sweep.version,
+        estimator=ESTIMATOR if value == "loss" else f"{ESTIMATOR}, minus the control's at the same seed",
+        test="none",
+        family=None,
+        size=None,
+        law=None,
+        columns=names,
+        rows=tuple({column: record.get(column) for column in names} for record in records),
+    )
+
+
+def _jobs(session: Session, sweep: Sweep, value: Value, filters: Filters) -> Iterator[_Job]:
+    """The jobs that count, in the order of the plan and by seed."""
+    cells = {
+        cell.id: cell
+        for cell in session.execute(
+            select(Cell.id, Cell.settings, Cell.is_control, Cell.control_id)
+            .where(Cell.sweep_id == sweep.id)
+            .order_by(Cell.position, Cell.id)
+        )
+    }
+    found: dict[int, list[tuple[int, str, float | None]]] = {cell: [] for cell in cells}
+    query = select(SweepJob.cell_id, Job.seed, Job.state, Job.tail_mean).join(Job, Job.id == SweepJob.job_id)
+    for cell_id, seed, state, loss in session.execute(
+        query.where(SweepJob.sweep_id == sweep.id, Job.kind.in_(TRAINED)).order_by(Job.seed)
+    ):
+        known = state == "finished" and loss is not None and math.isfinite(loss)
+        found[cell_id].append((seed, state, loss if known else None))
+    for cell in cells.values():
+        if not _kept(cell, filters) or (value == "delta" and cell.control_id is None):
+            continue
+        control = {seed: loss for seed, _, loss in found.get(cell.control_id, ())}
+        for seed, state, loss in found[cell.id]:
+            if filters.seeds and seed not in filters.seeds:
+                continue
+            if value == "delta":
+                other = control.get(seed)
+                loss = loss - other if loss is not None and other is not None else None
+            yield _Job(cell.settings | {SEED: seed}, state, loss)
+
+
+def _kept(cell: Any, filters: Filters) -> bool:
+    settings, rate = cell.settings, cell.settings.get(RATE)
+    return (
+        (not filters.heads or settings.get(HEADS) in filters.heads)
+        and (not filters.kv_heads or settings.get(KV_HEADS) in filters.kv_heads)
+        and (filters.lr_min is None or (rate is not None and rate >= filters.lr_min))
+        and (filters.lr_max is None or (rate is not None and rate <= filters.lr_max))
+        and (filters.role is None or cell.is_control == (filters.role == "control"))
+    )
+
+
+def _record(
+    jobs: Sequence[_Job], rows: Sequence[str], columns: str | None, value: Value, statistic: Statistic
+) -> Record:
+    """One row: its axes, the statistic a column, and what all of it rests on."""
+    record: Record = {axis: jobs[0].place.get(axis) for axis in rows}
+    by_column: dict[str, list[_Job]] = defaultdict(list)
+    for job in jobs:
+        by_column[f"{columns}={job.place.get(columns)}" if columns else f"{statistic} {value}"].append(job)
+    for column, members in by_column.items():
+        values = [job.value for job in members if job.value is not None]
+        diverged = any(job.state == "diverged" for job in members)
+        record[column] = _STATISTICS[statistic](values) if values and not diverged else None
+        record[f"n {column}" if columns else "n"] = len(values)
+    seeds = {job.place[SEED] for job in jobs}
+    known = {job.place[SEED] for job in jobs if job.value is not None}
+    return record | {
+        "jobs": len(jobs),
+        "without_value": sum(job.value is None for job in jobs),
+        "diverged": sum(job.state == "diverged" for job in jobs),
+        "seeds": tuple(sorted(known)),
+        "seeds_missing": tuple(sorted(seeds - known)),
+    }

@@ -1,0 +1,96 @@
+"""The free table against plain SQL: grouped, filtered, and honest about what is missing."""
+
+import pytest
+from builders import build_sweep
+from fastapi.testclient import TestClient
+from sqlalchemy import text
+
+from headcount.api.results import Filters, QueryError, free_table
+from headcount.orchestrator.store import Store
+
+STATES = {(4, 1, 1e-3, 1): "diverged", (8, 2, 1e-3, 2): "failed"}
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    with store.write() as session:
+        build_sweep(session, heads=(1, 4, 8), kv_heads=(1, 2), states=STATES, curves=False)
+    return store
+
+
+SQL = """
+SELECT CAST({kv} AS INTEGER), count(*) AS n, avg(tail_mean) AS mean, min(tail_mean) AS low
+FROM job JOIN sweep_job ON job.id = sweep_job.job_id JOIN cell ON cell.id = sweep_job.cell_id
+WHERE NOT cell.is_control AND CAST({heads} AS INTEGER) = 1 GROUP BY 1 ORDER BY 1
+"""
+FIELDS = {
+    "sqlite": "json_extract(job.config, '$.\"model.{}\"')",
+    "postgresql": "(job.config ->> 'model.{}')",
+}
+
+
+def test_groups_are_those_of_sql(filled: Store) -> None:
+    with filled.read() as session:
+        field = FIELDS[filled.engine.dialect.name].format
+        sql = SQL.format(kv=field("kv_heads"), heads=field("routing_heads"))
+        expected = session.execute(text(sql)).all()
+        ours = {
+            statistic: free_table(
+                session,
+                "head-count",
+                rows=["model.kv_heads"],
+                statistic=statistic,  # type: ignore[arg-type]
+                filters=Filters(heads=(1,), role="treatment"),
+            ).rows
+            for statistic in ("mean", "min", "n")
+        }
+    assert [row["model.kv_heads"] for row in ours["mean"]] == [kv for kv, *_ in expected]
+    for i, (_, n, mean, low) in enumerate(expected):
+        assert ours["mean"][i]["mean loss"] == pytest.approx(mean, abs=1e-12)
+        assert ours["min"][i]["min loss"] == pytest.approx(low, abs=1e-12)
+        assert ours["n"][i]["n loss"] == ours["mean"][i]["n"] == n == 3
+
+
+def test_what_diverged_or_failed_is_told_and_nothing_rests_on_it(filled: Store) -> None:
+    with filled.read() as session:
+        table = free_table(
+            session, "head-count", rows=["model.routing_heads"], columns="model.kv_heads", value="delta"
+        )
+    by_heads = {row["model.routing_heads"]: row for row in table.rows}
+    assert by_heads[4]["model.kv_heads=1"] is None  # one of three diverged
+    assert (by_heads[4]["diverged"], by_heads[4]["without_value"], by_heads[4]["jobs"]) == (1, 1, 6)
+    assert (by_heads[8]["n model.kv_heads=2"], by_heads[8]["seeds"]) == (2, (0, 1, 2))
+    assert by_heads[1]["model.kv_heads=1"] is not None
+    assert by_heads[1]["without_value"] == 0
+    assert None not in by_heads  # a control has no delta
+
+
+def test_bad_questions_say_what_there_is(filled: Store) -> None:
+    with filled.read() as session:
+        with pytest.raises(QueryError, match="did you mean 'model"):
+            free_table(session, "head-count", rows=["model.kv_head"])
+        with pytest.raises(QueryError, match="each axis once"):
+            free_table(session, "head-count", rows=["seed"], columns="seed")
+        with pytest.raises(QueryError, match="no job that these filters keep"):
+            free_table(session, "head-count", rows=["seed"], filters=Filters(seeds=(9,)))
+
+
+def test_over_rest_fields_are_typed(filled: Store, client: TestClient) -> None:
+    url = "/api/v1/sweeps/head-count/free"
+    answer = client.get(
+        f"{url}.csv?rows=seed&columns=model.kv_heads&heads=1&heads=8&statistic=max&value=delta"
+    )
+    assert answer.status_code == 200, answer.text
+    assert answer.text.splitlines()[0].startswith("seed,model.kv_heads=1,n model.kv_heads=1,model.kv_heads=2")
+    assert len(answer.text.splitlines()) == 4
+    etag = {"If-None-Match": answer.headers["etag"]}
+    assert client.get(str(answer.url), headers=etag).status_code == 304
+    for bad in (
+        "",
+        "rows=seed&statistic=mode",
+        "rows=seed&heads=x",
+        "rows=seed&where=1=1",
+        "rows=seed&lr_min=0",
+    ):
+        assert client.get(f"{url}.json?{bad}").status_code == 422, bad
+    assert client.get(f"{url}.json?rows=sed").json()["code"] == "not_possible"
