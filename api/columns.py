@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headcount.api.results import AblationTable, NamedTable, PublishedMatch, TableRow
+from headcount.trainer.scales import DEVIATIONS
 
 DIGITS = 4
 """Decimals of a loss or a delta where people read it. Files for machines are never rounded."""
@@ -221,7 +222,8 @@ def readable_reference(table: AblationTable) -> ReadableTable:
         headings=("cell", "published in", "scale", "corpus", "peak lr", "steps", "loss", "delta", "sign"),
         rows=tuple(rows),
         numeric=(False, False, False, False, True, True, True, True, False),
-        caption="; ".join(orders) + "."
-        if orders
-        else "No two of these cells are ordered by a published table.",
+        caption=(
+            "; ".join(orders) + "." if orders else "No two of these cells are ordered by a published table."
+        )
+        + f" By default a job has {'; '.join(DEVIATIONS)}.",
     )

@@ -120,6 +120,8 @@ def test_other_tables_and_published_figures(home: Path) -> None:
     assert "What does it cost?" in printed.stdout
     beside = headcount(home, "table", "head-count", "--reference", "paper")
     assert "Published figures: other text and recipe, so only sign and order compare" in beside.stdout
+    told = " ".join(beside.stdout.split())
+    assert "By default a job has float32 master weights, where the published runs keep bfloat16" in told
     unknown = headcount(home, "table", "head-count", "--as", "head")
     assert (unknown.returncode, unknown.stderr) == (
         2,
