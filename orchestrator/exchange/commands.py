@@ -15,26 +15,38 @@ if TYPE_CHECKING:
 @click.option(
     "--to",
     "form",
-    type=click.Choice(["bundle", "csv", "jsonl", "parquet"]),
+    type=click.Choice(["bundle", "csv", "jsonl", "parquet", "tensorboard", "mlflow"]),
     default="bundle",
     show_default=True,
-    help="A bundle holds everything; the others hold a row an evaluation, for other programs.",
+    help="A bundle holds everything; csv, jsonl and parquet a row an evaluation; the others a run a job.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="The file to write; named after SWEEP otherwise."
+    "--out",
+    metavar="PLACE",
+    help="The file, TensorBoard's folder, or MLflow's tracking URI. By default it is named after SWEEP, and "
+    "MLflow as it is set up.",
 )
-def export(sweep: str, form: str, out: Path | None) -> None:
+def export(sweep: str, form: str, out: str | None) -> None:
     """Write SWEEP as one file: its YAML, jobs, attempts, curves and measurements, as SWEEP.tar.gz.
 
     'headcount import' reads it back, here or elsewhere.
     """
     from headcount.orchestrator.exchange.bundle import SUFFIX, write_bundle
     from headcount.orchestrator.exchange.flat import write_flat
+    from headcount.orchestrator.exchange.to_mlflow import write_mlflow
+    from headcount.orchestrator.exchange.to_tensorboard import write_tensorboard
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
-    file = out or Path(f"{sweep}{SUFFIX if form == 'bundle' else '.' + form}")
+    file = Path(out or f"{sweep}{SUFFIX if form == 'bundle' else '.' + form}")
     with open_store(load_settings()).read() as session:
+        if form == "tensorboard":
+            click.echo(f"{file}: {write_tensorboard(session, sweep, file)} runs")
+            return
+        if form == "mlflow":
+            logged, passed = write_mlflow(session, sweep, out)
+            click.echo(f"{sweep}: {logged} runs logged; {passed} were there already or have no result")
+            return
         if form != "bundle":
             click.echo(f"{file}: {write_flat(session, sweep, form, file)} rows")
             return
