@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import CellView, SeedResult, list_sweeps
 from headcount.dashboard import text
+from headcount.dashboard.choice import MEASURED_TABS
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.rendering import render
 from headcount.dashboard.sweep_page import SweepPage
@@ -45,7 +46,15 @@ def sweep_values(page: SweepPage) -> dict[str, Any]:
     )
     seeds = sorted({result.seed for cell in page.cells for result in cell.results})
     notes = {"paired": paired, "percent": percent, "method": METHODS[family.method]}
-    return {"page": page, "seeds": seeds, "notes": notes, "dict_by_seed": _by_seed}
+    names = {cell.id: text.cell_name(cell.settings, cell.is_control) for cell in page.cells}
+    return {
+        "page": page,
+        "seeds": seeds,
+        "notes": notes,
+        "dict_by_seed": _by_seed,
+        "cell_names": names,
+        "measured_tabs": MEASURED_TABS,
+    }
 
 
 def _by_seed(cell: CellView) -> dict[int, SeedResult]:

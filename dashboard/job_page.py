@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 from headcount.api.results import JobView, cell_view, evaluations, job_view, progress
 from headcount.dashboard import text
 from headcount.dashboard.figures import loss_curve as curves
+from headcount.dashboard.panel import Figure
 from headcount.dashboard.rendering import ROOT
-from headcount.dashboard.sweep_page import Figure
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ def _title(session: Session, job: JobView) -> str:
     if job.kind == "train" and job.wishes:
         wish = job.wishes[0]
         cell = cell_view(session, wish.sweep, wish.cell)
-        named = ["control"] if cell.is_control else []
-        return " · ".join(filter(None, [*named, text.settings(cell.settings), f"seed {job.seed}"]))
+        named = text.cell_name(cell.settings, cell.is_control) if cell.settings or cell.is_control else ""
+        return " · ".join(filter(None, [named, f"seed {job.seed}"]))
     return f"{job.kind} · seed {job.seed}"
 
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
@@ -10,16 +11,21 @@ from sqlalchemy.orm import Session
 from headcount.dashboard.html import sweep_values
 from headcount.dashboard.rendering import STATIC, render
 from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.tabs import FIGURES
 
 SCRIPTS = ("theme.js", "plotly-cartesian.min.js", "headcount.js")
 
 
 def report(session: Session, name: str) -> str:
-    """The report of a sweep as HTML, with the loss and, where there are controls, the delta.
+    """The report of a sweep as HTML, with the figures of every tab: the loss and, where known, the delta.
 
     Raises `NotFoundError` for an unknown name.
     """
     page = sweep_page(session, name, {}, every_measure=True)
+    others = [
+        sweep_page(session, name, {"tab": tab}) for tab in page.tabs if tab in FIGURES and tab != "answer"
+    ]
+    page = replace(page, figures=page.figures + tuple(figure for other in others for figure in other.figures))
     scripts = {script: _read(script) for script in SCRIPTS}
     style = _style()
     return render(

@@ -98,6 +98,12 @@ def settings(values: Mapping[str, Any], without: Sequence[str] = ()) -> str:
     )
 
 
+def cell_name(values: Mapping[str, Any], is_control: bool, without: Sequence[str] = ()) -> str:
+    """A cell by its settings, a control marked: "control · KV 4"."""
+    parts = ["control"] if is_control else []
+    return " · ".join(filter(None, [*parts, settings(values, without)])) or "the only cell"
+
+
 def seeds(values: Sequence[int]) -> str:
     """The seeds: "seeds 0, 1, 2"."""
     return ("seed " if len(values) == 1 else "seeds ") + ", ".join(map(str, values)) if values else "no seed"

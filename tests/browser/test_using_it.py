@@ -17,7 +17,7 @@ def focused(page: Page) -> str:
 def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
     reached = []
-    for _ in range(14):
+    for _ in range(19):
         page.keyboard.press("Tab")
         reached.append(focused(page))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
@@ -30,6 +30,11 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "Live updates: live",
         "Theme: system",
         "Sweeps",
+        "Answer",
+        "Learning rate",
+        "Curves",
+        "Speed",
+        "Jobs",
         "Delta",
         "Loss",
         "5e-41e-3",
@@ -38,6 +43,20 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "Delta to the control by routing heads H: all numbers as CSV",
         "Data table of Delta to the control by routing heads H",
     ]
+
+
+def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, service: Service) -> None:
+    page = open_page(service.url + SWEEP)
+    page.get_by_role("link", name="Curves").click()
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=5e-4")
+    page.get_by_label("KV heads").select_option("2")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=5e-4")
+    page.get_by_role("link", name="Loss", exact=True).click()
+    page.wait_for_url("**?tab=curves&y=loss&model.kv_heads=2&train.peak_lr=5e-4")
+    assert page.get_by_role("heading", name="Validation loss by step").is_visible()
+    page.go_back()
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=5e-4")
+    assert page.locator(".tabs [aria-current]").inner_text() == "Curves"
 
 
 def test_the_skip_link_leads_to_the_content(open_page: OpenPage, service: Service) -> None:

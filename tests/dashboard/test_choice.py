@@ -69,7 +69,10 @@ def test_without_controls_the_loss_is_shown(table: AblationTable) -> None:
         ({"y": "los"}, "y is 'los'; did you mean 'loss'?"),
         ({LR: "1e-4"}, "train.peak_lr has no value '1e-4'; did you mean '5e-4'?"),
         ({"train.peak_l": "1e-3"}, "this page knows no 'train.peak_l'; did you mean 'train.peak_lr'?"),
-        ({"model.kv_heads": "4"}, "this page knows no 'model.kv_heads'; expected one of train.peak_lr, y"),
+        (
+            {"model.kv_heads": "4"},
+            "this page knows no 'model.kv_heads'; expected one of tab, train.peak_lr, y",
+        ),
     ],
 )
 def test_what_the_page_does_not_know_is_an_error(

@@ -13,7 +13,9 @@ def announced_kinds() -> set[str]:
     kinds = set()
     for file in ORCHESTRATOR.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "").startswith("announce_"):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "").startswith(
+                ("announce_", "tell_sweeps_of")
+            ):
                 kinds |= {ast.literal_eval(node.args[2])} if isinstance(node.args[2], ast.Constant) else set()
     return kinds
 

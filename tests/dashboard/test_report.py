@@ -58,6 +58,9 @@ def test_it_has_the_figures_of_both_measures(html: str) -> None:
         "grid-delta",
         "heads-loss",
         "grid-loss",
+        "rates-delta",
+        "curves-delta",
+        "speed",
     ]
 
 

@@ -1,0 +1,125 @@
+"""Each tab draws the results' own numbers, and says what it leaves out."""
+
+import html
+import re
+
+import pytest
+from fastapi.testclient import TestClient
+from sqlalchemy.orm import Session
+
+from headcount.api.results import ablation_table, jobs, named_table
+from headcount.api.results.cell_curves import cell_curves, delta_curve
+from headcount.api.results.curves import best_cell
+from headcount.dashboard import tabs, text
+from headcount.dashboard.figures import speed
+from headcount.dashboard.report import report
+from headcount.dashboard.sweep_page import SweepPage, sweep_page
+
+
+def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
+    page = sweep_page(session, "in-flight", {"tab": "rates", "y": "loss", "model.kv_heads": "2"})
+    (figure,) = page.figures
+    assert figure.title == "Loss by peak learning rate"
+    rows = {
+        (f"H\u00a0{row.settings['model.routing_heads']}", text.setting(row.settings["train.peak_lr"])): row
+        for row in page.table.treatments
+        if row.settings["model.kv_heads"] == 2
+    }
+    shown = {(name, rate): (mean, n) for name, rate, mean, _, _, n in figure.table.rows}
+    assert shown == {key: (text.number(row.mean), str(row.n)) for key, row in rows.items()}
+
+
+def test_a_sweep_of_one_rate_has_no_tab_of_rates(session: Session, client: TestClient) -> None:
+    page = sweep_page(session, "head-count", {})
+    assert page.tabs == {"answer": "Answer", "curves": "Curves", "speed": "Speed", "jobs": "Jobs"}
+    answer = client.get("/sweeps/head-count?tab=rates")
+    assert answer.status_code == 422
+    assert "this page has no tab &#39;rates&#39;" in answer.text
+
+
+def test_curves_are_of_the_chosen_cells_and_their_control(session: Session) -> None:
+    page = sweep_page(session, "head-count", {"tab": "curves", "y": "loss", "model.kv_heads": "4"})
+    cells = [r for r in page.table.rows if r.settings["model.kv_heads"] == 4]
+    found = cell_curves(session, "head-count", [row.cell for row in cells])
+    expected = {
+        (text.cell_name(r.settings, r.is_control, page.choice.fixed), f"{step:,}"): text.number(mean)
+        for r in cells
+        for step, mean in zip(found[r.cell].steps, found[r.cell].mean, strict=True)
+    }
+    assert table_of(page) == expected
+    assert any(name == "control" for name, _ in expected)
+
+
+def test_delta_curves_are_paired_with_the_control(session: Session) -> None:
+    page = sweep_page(session, "head-count", {"tab": "curves", "y": "delta", "model.kv_heads": "4"})
+    best = page.table.row(best_cell(page.table.treatments) or 0)
+    assert best.control is not None
+    found = cell_curves(session, "head-count", [best.cell, best.control])
+    delta = delta_curve(found[best.cell], found[best.control])
+    name = text.cell_name(best.settings, False, page.choice.fixed)
+    shown = {step: mean for (cell, step), mean in table_of(page).items() if cell == name}
+    assert shown == {f"{s:,}": text.signed(m) for s, m in zip(delta.steps, delta.mean, strict=True)}
+
+
+def table_of(page: SweepPage) -> dict[tuple[str, str], str]:
+    """Cell and step to the mean that the figure's table shows."""
+    (figure,) = page.figures
+    return {(cell, step): mean for cell, step, mean, _ in figure.table.rows}
+
+
+def test_many_curves_are_capped_and_counted(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tabs, "MOST_CURVES", 2)
+    (figure,) = sweep_page(session, "head-count", {"tab": "curves", "y": "delta"}).figures
+    assert "showing 2 of 5 cells" in figure.caption
+    assert len({row[0] for row in figure.table.rows}) == 2
+
+
+def test_what_has_not_begun_is_named(session: Session) -> None:
+    (figure,) = sweep_page(session, "waiting", {"tab": "curves"}).figures
+    assert "Not drawn: H\u00a01: nothing to draw yet" in figure.caption
+    (figure,) = sweep_page(session, "waiting", {"tab": "speed"}).figures
+    assert figure.summary.startswith("Tokens a second by cell. Fastest: control · KV\u00a01 with ")
+
+
+def test_a_figure_of_speed_without_a_job_says_so() -> None:
+    nothing = speed.SpeedData([], 0)
+    assert speed.speed_summary(nothing) == "Tokens a second by cell. No job has trained yet."
+    assert speed.speed_figure(nothing)["layout"]["annotations"][0]["text"] == "No result yet"
+
+
+def test_speed_is_that_of_the_throughput_table(session: Session) -> None:
+    (figure,) = sweep_page(session, "head-count", {"tab": "speed"}).figures
+    told = named_table(ablation_table(session, "head-count"), "throughput").rows
+    assert sorted(row[1] for row in figure.table.rows) == sorted(
+        f"{r['tokens_per_second']:,.0f}" for r in told
+    )
+    relative = [f"{r['relative_to_control']:.3f}" for r in told if r["relative_to_control"]]
+    assert sorted(row[2] for row in figure.table.rows if row[2] != text.NOTHING) == sorted(relative)
+
+
+def test_every_job_is_listed_with_its_page(session: Session, client: TestClient) -> None:
+    shown = re.findall(r'<a href="/jobs/(\w+)"><code>', client.get("/sweeps/in-flight?tab=jobs").text)
+    assert shown == [job.id for job in jobs(session, "in-flight", limit=1000).jobs]
+
+
+@pytest.mark.parametrize("tab", ["rates", "curves", "speed", "jobs"])
+def test_the_files_that_a_tab_offers_are_there(tab: str, client: TestClient) -> None:
+    page = client.get(f"/sweeps/in-flight?tab={tab}", follow_redirects=True)
+    links = re.findall(r'href="(/api/v1/sweeps/[^"]+)"', page.text)
+    assert links
+    for link in links:
+        assert client.get(html.unescape(link)).status_code == 200, link
+
+
+def test_an_address_keeps_its_tab(client: TestClient) -> None:
+    moved = client.get("/sweeps/in-flight?tab=curves")
+    assert moved.status_code == 307
+    assert moved.headers["location"] == "?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=5e-4"
+    assert client.get("/sweeps/in-flight?tab=jobs").status_code == 200
+    assert client.get("/sweeps/in-flight?tab=jobs&y=loss").status_code == 422
+
+
+def test_the_report_has_the_figures_of_every_tab(session: Session) -> None:
+    written = report(session, "in-flight")
+    for name in ("heads-delta", "heads-loss", "rates-delta", "curves-delta", "speed"):
+        assert f'id="{name}-json"' in written
