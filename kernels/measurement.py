@@ -5,6 +5,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import NamedTuple
 
 import torch
@@ -107,15 +108,16 @@ def milliseconds(work: Callable[[], object], replays: int = 9) -> float:
     """Median time of `work` as a CUDA graph."""
     graph = captured(work)
     graph.replay()
-    times = []
-    for _ in range(replays):
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return sorted(times)[replays // 2]
+    return median(replay_ms(graph) for _ in range(replays))
+
+
+def replay_ms(graph: torch.cuda.CUDAGraph) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    graph.replay()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
 
 
 def captured(work: Callable[[], object]) -> torch.cuda.CUDAGraph:

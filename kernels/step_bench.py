@@ -1,18 +1,21 @@
 """`headcount bench step`, or `python -m headcount.kernels.step_bench`: what depth routing adds to a training
 step of one micro-batch (forward, backward, AdamW) of a plain bf16 transformer with compiled sublayers.
 
-Medians of CUDA-graph replays; both residual streams in one process, from the same weights.
+CUDA graphs of both residual streams, from the same weights, replayed in turn, so that the card's clock is
+the same for both; the difference is the median of the pairs'.
 """
 
 # mypy: disable-error-code="no-untyped-call"
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import NamedTuple
 
 import torch
 
-from headcount.kernels.measurement import milliseconds
+from headcount.kernels.measurement import captured, replay_ms
 from headcount.kernels.step_model import Model, Transformer
 
 MODELS = {
@@ -22,13 +25,20 @@ MODELS = {
 }
 PEAK = 989e12  # dense bf16 of H100 and H200 SXM, by their datasheets
 COLUMNS = ("additive_ms", "routed_ms", "difference_ms", "speed_ratio", "additive_mfu", "routed_mfu")
+PAIRS = 25
 
 
-def step_ms(model: Model, residual: str) -> tuple[float, float]:
-    """Time of a step in ms, and its peak memory in GiB."""
+class Step(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    work: Callable[[], None]  # holds what the graph reads and writes
+    peak_gib: float
+
+
+def captured_step(model: Model, residual: str) -> Step:
     torch._dynamo.reset()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
     transformer = Transformer(model)
     # the additive stream has no queries, and parameters without gradients take no part in the update
     rate = torch.tensor(1e-4, device="cuda")
@@ -40,24 +50,25 @@ def step_ms(model: Model, residual: str) -> tuple[float, float]:
         transformer(tokens[0], tokens[1], residual).backward()
         optimizer.step()
 
-    time = milliseconds(step)
-    return time, torch.cuda.max_memory_allocated() / 2**30
+    graph = captured(step)
+    return Step(graph, step, (torch.cuda.max_memory_allocated() - before) / 2**30)
 
 
 def measure(name: str, model: Model) -> dict[str, object]:
-    additive, additive_gib = step_ms(model, "additive")
-    routed, routed_gib = step_ms(model, "auto")
+    steps = captured_step(model, "additive"), captured_step(model, "auto")
+    pairs = [tuple(replay_ms(step.graph) for step in steps) for _ in range(PAIRS)]
+    additive, routed = (median(times) for times in zip(*pairs, strict=True))
     mfu = model.flops() / PEAK * 1e3
     return {
         "model": name,
         "additive_ms": additive,
         "routed_ms": routed,
-        "difference_ms": routed - additive,
+        "difference_ms": median(b - a for a, b in pairs),
         "speed_ratio": additive / routed,
         "additive_mfu": mfu / additive,
         "routed_mfu": mfu / routed,
-        "additive_gib": additive_gib,
-        "routed_gib": routed_gib,
+        "additive_gib": steps[0].peak_gib,
+        "routed_gib": steps[1].peak_gib,
     }
 
 
