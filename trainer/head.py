@@ -70,6 +70,7 @@ def head_gradient(
     return HeadGradient(loss, of_hidden[0] if len(of_hidden) == 1 else torch.cat(of_hidden), of_weight)
 
 
+@torch.no_grad()
 def add_head_gradient(
     hidden: Tensor, matrix: Matrix, targets: Tensor, tokens: int, z_loss: float, *, compile: bool
 ) -> HeadGradient:

@@ -1,6 +1,7 @@
 """The transformer: pre-norm sublayers that read from and write to a residual stream."""
 
 import hashlib
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import torch
@@ -13,6 +14,10 @@ from headcount.trainer.head import add_head_gradient, head_gradient, token_losse
 from headcount.trainer.layers import MLP, Linear, RMSNorm, Working
 from headcount.trainer.products import WorkingMatrices
 from headcount.trainer.residuals.interface import ResidualStream, State
+
+CPU = torch.device("cpu")
+
+DRAWING_THREADS = 8
 
 
 class Block(nn.Module):
@@ -35,16 +40,18 @@ class Transformer(nn.Module):
     weight, whatever their residual stream. `context` is the longest window it can read.
     """
 
-    def __init__(self, config: ModelConfig, context: int, seed: int) -> None:
+    def __init__(self, config: ModelConfig, context: int, seed: int, device: torch.device = CPU) -> None:
         super().__init__()
-        self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
-        self.norm = RMSNorm(config.d_model, config.norm_eps)
+        with device:
+            self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+            self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+            self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.stream = build_stream(config)
         angles = rotary_angles(context, config.d_model // config.heads, config.rope_theta)
         self.register_buffer("rotation", angles, persistent=False)
         self.compute_dtype = torch.float32
         self.working: Working | None = None
+        self.to(device)
         draw_parameters(self, config.init_std, seed)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -122,15 +129,23 @@ def draw_parameters(model: Transformer, std: float, seed: int) -> None:
     """Draw every matrix from N(0, std²), and add to the stream's own parameters the noise that it asks for.
 
     Each draw is by (seed, name), in float32 on the CPU, so that the weights do not depend on the device.
+    One draw takes one core, so several run at once.
     """
     stream_std = {id(parameter): noise for parameter, noise in model.stream.drawn()}
-    for name, parameter in model.named_parameters():
-        own = name.startswith("stream.")
-        if id(parameter) in stream_std if own else parameter.dim() >= 2:
-            digest = hashlib.sha256(f"draw/{seed}/{name}".encode()).digest()
-            generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-            draw = torch.randn(parameter.shape, generator=generator)
-            if own:
-                parameter.add_(draw * stream_std[id(parameter)])
+    drawn = [
+        (name, parameter)
+        for name, parameter in model.named_parameters()
+        if (id(parameter) in stream_std if name.startswith("stream.") else parameter.dim() >= 2)
+    ]
+
+    def draw(named: tuple[str, Tensor]) -> Tensor:
+        digest = hashlib.sha256(f"draw/{seed}/{named[0]}".encode()).digest()
+        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
+        return torch.randn(named[1].shape, generator=generator)
+
+    with ThreadPoolExecutor(DRAWING_THREADS) as pool:
+        for (name, parameter), normal in zip(drawn, pool.map(draw, drawn), strict=True):
+            if name.startswith("stream."):
+                parameter.add_((normal * stream_std[id(parameter)]).to(parameter.device))
             else:
-                parameter.copy_(draw * std * model.stream.draw_factor(name))
+                parameter.copy_(normal).mul_(std).mul_(model.stream.draw_factor(name))

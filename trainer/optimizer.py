@@ -21,7 +21,8 @@ def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW
     if undecayed:
         groups.append({"params": undecayed, "weight_decay": 0.0})
     on_gpu = model.embedding.is_cuda
-    rate = torch.zeros((), dtype=torch.float32 if on_gpu else torch.float64, device=model.embedding.device)
+    dtype = torch.float32 if on_gpu else torch.float64
+    rate = torch.tensor(train.peak_lr, dtype=dtype, device=model.embedding.device)
     optimizer = torch.optim.AdamW(
         groups,
         lr=rate,
