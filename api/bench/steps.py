@@ -51,10 +51,12 @@ def writing(store: Store, mlflow: dict[str, Any] | None) -> Iterator[Figure]:
             record_events(session, attempt, 0, told)
     yield Figure("one job's 41 evaluations written", times.median, "ms", detail=f"n = {len(times.values)}")
     if mlflow:
-        theirs = Times(mlflow["batch_ms"])
-        yield Figure("  MLflow, one log_batch of 41", theirs.median, "ms", detail=theirs.words())
-        yield Figure("  MLflow, create, log_batch, end", Times(mlflow["run_ms"]).median, "ms")
-        yield Figure("  times as fast as log_batch", theirs.median / times.median, "×", at_least=8)
+        batch, theirs = Times(mlflow["batch_ms"]), Times(mlflow["run_ms"])
+        yield Figure(
+            "  MLflow, a run: create, log_batch of 41, end", theirs.median, "ms", detail=theirs.words()
+        )
+        yield Figure("  times as fast as the run", theirs.median / times.median, "×", at_least=8)
+        yield Figure("  times as fast as its log_batch alone", batch.median / times.median, "×")
 
 
 def grouping(store: Store, mlflow: dict[str, Any] | None) -> Iterator[Figure]:
@@ -63,8 +65,7 @@ def grouping(store: Store, mlflow: dict[str, Any] | None) -> Iterator[Figure]:
 
     def grouped() -> None:
         with store.read() as session:
-            for statistic in ("mean", "sd"):
-                results.free_table(session, GROUPED.name, rows=axes, statistic=statistic)
+            results.free_table(session, GROUPED.name, rows=axes, statistics=("mean", "sd"))
 
     def ablation() -> str:
         with store.read() as session:

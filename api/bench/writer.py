@@ -5,13 +5,13 @@ import sys
 import time
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
 from headcount.api.bench.figures import Times
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.journal import now
-from headcount.orchestrator.store.models import Attempt, Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Attempt, Evaluation, Job, Sweep, SweepJob
 from headcount.orchestrator.store.recording import record_events
 
 BATCH = 10
@@ -19,7 +19,7 @@ BATCH = 10
 
 
 def reopen(session: Session, sweep: str, jobs: int) -> list[int]:
-    """Let the last jobs of a sweep run again; their open attempts."""
+    """Let the last jobs of a sweep run again, from their start; their open attempts."""
     ids = session.scalars(
         select(SweepJob.job_id)
         .join(Sweep, Sweep.id == SweepJob.sweep_id)
@@ -27,7 +27,9 @@ def reopen(session: Session, sweep: str, jobs: int) -> list[int]:
         .order_by(SweepJob.position.desc())
         .limit(jobs)
     ).all()
-    session.execute(update(Job).where(Job.id.in_(ids)).values(state="running", tail_mean=None, ended=None))
+    session.execute(delete(Evaluation).where(Evaluation.job_id.in_(ids)))
+    fresh = {"state": "running", "step": 0, "tail_mean": None, "ended": None}
+    session.execute(update(Job).where(Job.id.in_(ids)).values(**fresh))
     attempts = []
     for job in ids:
         number = 1 + len(session.scalars(select(Attempt.id).where(Attempt.job_id == job)).all())

@@ -1,10 +1,10 @@
 """A table of one's own: chosen rows, columns, value and statistic, over every job that the filters keep."""
 
 import math
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import select
@@ -18,6 +18,7 @@ from headcount.api.results.records import Record
 from headcount.api.results.selection import RATE
 from headcount.api.results.tables import ESTIMATOR
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
+from headcount.sweeps.statistics import mean_estimate
 from headcount.trainer.errors import nearest
 
 SEED = "seed"
@@ -28,9 +29,9 @@ Statistic = Literal["mean", "median", "sd", "se", "min", "max", "n"]
 
 _STATISTICS: dict[str, Callable[[list[float]], float | None]] = {
     "mean": lambda x: math.fsum(x) / len(x),
-    "median": statistics.median,
-    "sd": lambda x: statistics.stdev(x) if len(x) > 1 else None,
-    "se": lambda x: statistics.stdev(x) / math.sqrt(len(x)) if len(x) > 1 else None,
+    "median": median,
+    "sd": lambda x: mean_estimate(x).sd,
+    "se": lambda x: mean_estimate(x).se,
     "min": min,
     "max": max,
     "n": len,
@@ -49,13 +50,21 @@ class Filters:
     role: Literal["treatment", "control"] | None = None
 
 
+NO_FILTERS = Filters()
+
+
 class _Job(NamedTuple):
     """One job as it is grouped."""
 
-    place: dict[str, Any]
-    """Its axes and seed."""
+    settings: dict[str, Any]
+    """Its axes."""
+    seed: int
     state: str
     value: float | None
+
+    def at(self, axis: str) -> Any:
+        """Its value of an axis, or its seed."""
+        return self.seed if axis == SEED else self.settings.get(axis)
 
 
 def free_table(
@@ -65,10 +74,10 @@ def free_table(
     rows: Sequence[str],
     columns: str | None = None,
     value: Value = "loss",
-    statistic: Statistic = "mean",
-    filters: Filters = Filters(),
+    statistics: Sequence[Statistic] = ("mean",),
+    filters: Filters = NO_FILTERS,
 ) -> NamedTable:
-    """`statistic` of `value` over all jobs of each row and column; axes are named as in the sweep's file.
+    """Each of `statistics` of `value` over all jobs of each row and column; axes are named as in the file.
 
     `value` is the tail mean, or its difference to the control's at the same seed. A group with a diverged job
     has no statistic, and says how many diverged. Raises `NotFoundError` for the sweep, and `QueryError` for
@@ -83,12 +92,12 @@ def free_table(
         raise QueryError("a table needs an axis for its rows, and each axis once")
     groups: dict[tuple[str, ...], list[_Job]] = defaultdict(list)
     for job in _jobs(session, sweep, value, filters):
-        groups[tuple(repr(job.place.get(axis)) for axis in rows)].append(job)
+        groups[tuple([repr(job.at(axis)) for axis in rows])].append(job)
     if not groups:
         raise QueryError(f"sweep {name!r} has no job that these filters keep")
-    records = [_record(jobs, rows, columns, value, statistic) for jobs in groups.values()]
+    records = [_record(jobs, rows, columns, value, statistics) for jobs in groups.values()]
     names = tuple(dict.fromkeys(column for record in records for column in record))
-    question = f"What is the {statistic} of the {value} by {', '.join(chosen)}?"
+    question = f"What is the {', '.join(statistics)} of the {value} by {', '.join(chosen)}?"
     return NamedTable(
         name="free",
         question=question,
@@ -131,7 +140,7 @@ def _jobs(session: Session, sweep: Sweep, value: Value, filters: Filters) -> Ite
             if value == "delta":
                 other = control.get(seed)
                 loss = loss - other if loss is not None and other is not None else None
-            yield _Job(cell.settings | {SEED: seed}, state, loss)
+            yield _Job(cell.settings, seed, state, loss)
 
 
 def _kept(cell: Any, filters: Filters) -> bool:
@@ -146,24 +155,28 @@ def _kept(cell: Any, filters: Filters) -> bool:
 
 
 def _record(
-    jobs: Sequence[_Job], rows: Sequence[str], columns: str | None, value: Value, statistic: Statistic
+    jobs: Sequence[_Job],
+    rows: Sequence[str],
+    columns: str | None,
+    value: Value,
+    statistics: Sequence[Statistic],
 ) -> Record:
-    """One row: its axes, the statistic a column, and what all of it rests on."""
-    record: Record = {axis: jobs[0].place.get(axis) for axis in rows}
+    """One row: its axes, the statistics a column, and what all of it rests on."""
+    record: Record = {axis: jobs[0].at(axis) for axis in rows}
     by_column: dict[str, list[_Job]] = defaultdict(list)
     for job in jobs:
-        by_column[f"{columns}={job.place.get(columns)}" if columns else f"{statistic} {value}"].append(job)
+        by_column[f"{columns}={job.at(columns)}" if columns else value].append(job)
     for column, members in by_column.items():
         values = [job.value for job in members if job.value is not None]
-        diverged = any(job.state == "diverged" for job in members)
-        record[column] = _STATISTICS[statistic](values) if values and not diverged else None
-        record[f"n {column}" if columns else "n"] = len(values)
-    seeds = {job.place[SEED] for job in jobs}
-    known = {job.place[SEED] for job in jobs if job.value is not None}
+        told = bool(values) and all(job.state != "diverged" for job in members)
+        for statistic in statistics:
+            record[f"{statistic} {column}"] = _STATISTICS[statistic](values) if told else None
+        record[f"n {column}"] = len(values)
+    known = {job.seed for job in jobs if job.value is not None}
     return record | {
         "jobs": len(jobs),
         "without_value": sum(job.value is None for job in jobs),
         "diverged": sum(job.state == "diverged" for job in jobs),
         "seeds": tuple(sorted(known)),
-        "seeds_missing": tuple(sorted(seeds - known)),
+        "seeds_missing": tuple(sorted({job.seed for job in jobs} - known)),
     }

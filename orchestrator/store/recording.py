@@ -67,14 +67,15 @@ def _store_curves(session: Session, job: Job, attempt: Attempt, records: Sequenc
     told = [{"step": step, "loss": _finite(record["loss"])} for step, record in evaluations.items()]
     tell_sweeps_of(session, job.id, "evaluated", [t for t in told if held.get(t["step"]) != t["loss"]])
     progress = _thinned(session, job, [r for r in records if r["kind"] == "progress"])
-    again = [r["step"] for r in progress]
+    again = [r["step"] for r in progress if r["step"] <= job.step]
     _replace(session, job, Progress, [_progress(job, attempt, r) for r in progress], again)
     done = [r["step"] for r in records if r["kind"] in ("progress", "evaluation", "checkpoint", "result")]
     job.step = max([job.step, *done])
 
 
 def _held_losses(session: Session, job: Job, steps: list[int]) -> dict[int, float | None]:
-    """Those stored at some of these steps."""
+    """Those stored at some of these steps: none behind the last step that was told."""
+    steps = [step for step in steps if step <= job.step]
     if not steps:
         return {}
     query = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)

@@ -34,21 +34,18 @@ def test_groups_are_those_of_sql(filled: Store) -> None:
         field = FIELDS[filled.engine.dialect.name].format
         sql = SQL.format(kv=field("kv_heads"), heads=field("routing_heads"))
         expected = session.execute(text(sql)).all()
-        ours = {
-            statistic: free_table(
-                session,
-                "head-count",
-                rows=["model.kv_heads"],
-                statistic=statistic,  # type: ignore[arg-type]
-                filters=Filters(heads=(1,), role="treatment"),
-            ).rows
-            for statistic in ("mean", "min", "n")
-        }
-    assert [row["model.kv_heads"] for row in ours["mean"]] == [kv for kv, *_ in expected]
-    for i, (_, n, mean, low) in enumerate(expected):
-        assert ours["mean"][i]["mean loss"] == pytest.approx(mean, abs=1e-12)
-        assert ours["min"][i]["min loss"] == pytest.approx(low, abs=1e-12)
-        assert ours["n"][i]["n loss"] == ours["mean"][i]["n"] == n == 3
+        ours = free_table(
+            session,
+            "head-count",
+            rows=["model.kv_heads"],
+            statistics=("mean", "min", "n"),
+            filters=Filters(heads=(1,), role="treatment"),
+        ).rows
+    assert [row["model.kv_heads"] for row in ours] == [kv for kv, *_ in expected]
+    for row, (_, n, mean, low) in zip(ours, expected, strict=True):
+        assert row["mean loss"] == pytest.approx(mean, abs=1e-12)
+        assert row["min loss"] == pytest.approx(low, abs=1e-12)
+        assert row["n loss"] == n == 3
 
 
 def test_what_diverged_or_failed_is_told_and_nothing_rests_on_it(filled: Store) -> None:
@@ -57,10 +54,10 @@ def test_what_diverged_or_failed_is_told_and_nothing_rests_on_it(filled: Store) 
             session, "head-count", rows=["model.routing_heads"], columns="model.kv_heads", value="delta"
         )
     by_heads = {row["model.routing_heads"]: row for row in table.rows}
-    assert by_heads[4]["model.kv_heads=1"] is None  # one of three diverged
+    assert by_heads[4]["mean model.kv_heads=1"] is None  # one of three diverged
     assert (by_heads[4]["diverged"], by_heads[4]["without_value"], by_heads[4]["jobs"]) == (1, 1, 6)
     assert (by_heads[8]["n model.kv_heads=2"], by_heads[8]["seeds"]) == (2, (0, 1, 2))
-    assert by_heads[1]["model.kv_heads=1"] is not None
+    assert by_heads[1]["mean model.kv_heads=1"] is not None
     assert by_heads[1]["without_value"] == 0
     assert None not in by_heads  # a control has no delta
 
@@ -81,7 +78,7 @@ def test_over_rest_fields_are_typed(filled: Store, client: TestClient) -> None:
         f"{url}.csv?rows=seed&columns=model.kv_heads&heads=1&heads=8&statistic=max&value=delta"
     )
     assert answer.status_code == 200, answer.text
-    assert answer.text.splitlines()[0].startswith("seed,model.kv_heads=1,n model.kv_heads=1,model.kv_heads=2")
+    assert answer.text.splitlines()[0].startswith("seed,max model.kv_heads=1,n model.kv_heads=1,max")
     assert len(answer.text.splitlines()) == 4
     etag = {"If-None-Match": answer.headers["etag"]}
     assert client.get(str(answer.url), headers=etag).status_code == 304
