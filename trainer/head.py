@@ -72,10 +72,18 @@ def head_gradient(
 
 @torch.no_grad()
 def add_head_gradient(
-    hidden: Tensor, matrix: Matrix, targets: Tensor, tokens: int, z_loss: float, *, compile: bool
+    hidden: Tensor,
+    matrix: Matrix,
+    vocab_size: int,
+    targets: Tensor,
+    tokens: int,
+    z_loss: float,
+    *,
+    compile: bool,
 ) -> HeadGradient:
     """The same by hand: the gradient of the logits is written over them, and the weight's is added to
-    `matrix.gradient` in float32 by the product itself."""
+    `matrix.gradient` in float32 by the product itself. Rows of the matrix from `vocab_size` on are padding,
+    with no effect on loss or gradient."""
     size = chunk_tokens(len(hidden), len(matrix.copy))
     losses = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
     of_hidden = torch.empty_like(hidden)
@@ -83,21 +91,26 @@ def add_head_gradient(
     for start in range(0, len(hidden), size):
         part, chosen = hidden[start : start + size], targets[start : start + size]
         logits = F.linear(part, matrix.copy)
-        losses[start : start + size] = write_gradient(logits, chosen, 1 / tokens, z_loss)
+        losses[start : start + size] = write_gradient(logits, vocab_size, chosen, 1 / tokens, z_loss)
         torch.mm(logits, matrix.copy, out=of_hidden[start : start + size])
         matrix.add_gradient(logits, part)
     return HeadGradient(losses.sum() / tokens, of_hidden, None)
 
 
-def write_logit_gradient(logits: Tensor, targets: Tensor, scale: float, z_loss: float) -> Tensor:
-    """Write the gradient of `scale` · Σ (loss + z_loss · lse²) over the logits [tokens, vocab_size].
+def write_logit_gradient(
+    logits: Tensor, vocab_size: int, targets: Tensor, scale: float, z_loss: float
+) -> Tensor:
+    """Write the gradient of `scale` · Σ (loss + z_loss · lse²) over the logits [tokens, classes].
 
-    Returns the losses [tokens]. The softmax is float32.
+    Classes from `vocab_size` on are none: their gradient is 0. Returns the losses [tokens]. The softmax is
+    float32.
     """
     exact = logits.float()
+    classes = torch.arange(logits.shape[-1], device=logits.device)
+    if logits.shape[-1] > vocab_size:
+        exact = torch.where(classes < vocab_size, exact, -math.inf)
     lse = exact.logsumexp(-1, keepdim=True)
     losses = lse - exact.gather(-1, targets.unsqueeze(-1))
-    classes = torch.arange(logits.shape[-1], device=logits.device)
     gradient = (exact - lse).exp() * (scale + 2 * z_loss * scale * lse)
     gradient = gradient - torch.where(classes == targets.unsqueeze(-1), scale, 0.0)
     logits.copy_(gradient)

@@ -82,7 +82,13 @@ class Transformer(nn.Module):
         rows, targets = hidden.flatten(0, 1), windows[:, 1:].flatten()
         if self.working is not None:
             head = add_head_gradient(
-                rows, self.working.product, targets, tokens, z_loss, compile=self.working.compiled
+                rows,
+                self.working.product,
+                len(self.embedding),
+                targets,
+                tokens,
+                z_loss,
+                compile=self.working.compiled,
             )
         else:
             head = head_gradient(rows, self.embedding.to(self.compute_dtype), targets, tokens, z_loss)

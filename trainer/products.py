@@ -49,20 +49,30 @@ class _Product(torch.autograd.Function):
         return (rows @ matrix.copy).view(x.shape), None, None
 
 
+ROW_MULTIPLE = 64
+"""Of the head's rows: tensor cores take rows of logits that begin at whole 16 bytes. On an H200 the three
+products of a head with 50,257 rows take 6.9 ms for 5,376 tokens, with 50,304 rows 1.3 ms."""
+
+
 class WorkingMatrices:
-    """The copies and gradients of a list of weights, each in one stretch of memory in the order given."""
+    """The copies and gradients of a list of weights, each in one stretch of memory in the order given.
+
+    The first, the head's, has rows of zeros after its own, up to a multiple of `ROW_MULTIPLE`.
+    """
 
     def __init__(self, weights: Sequence[nn.Parameter], dtype: torch.dtype) -> None:
         self.weights = list(weights)
-        size, device = sum(weight.numel() for weight in self.weights), self.weights[0].device
+        head, device = self.weights[0], self.weights[0].device
+        self._padding = -head.shape[0] % ROW_MULTIPLE * head.shape[1]
+        size = sum(weight.numel() for weight in self.weights) + self._padding
         self.gradient = torch.zeros(size, device=device)
-        self._copies = torch.empty(size, dtype=dtype, device=device)
+        self._copies = torch.zeros(size, dtype=dtype, device=device)
         self._starts: dict[int, int] = {}
         start = 0
         for weight in self.weights:
             self._starts[id(weight)] = start
             weight.grad = self._view(self.gradient, start, weight)
-            start += weight.numel()
+            start += weight.numel() + (self._padding if weight is head else 0)
         self._views = [self._view(self._copies, self._starts[id(w)], w) for w in self.weights]
         self.renew()
 
@@ -72,10 +82,11 @@ class WorkingMatrices:
         torch._foreach_copy_(self._views, list(self.weights))
 
     def matrix(self, *weights: nn.Parameter) -> Matrix:
-        """Of one weight, or of several that follow each other and share their input."""
+        """Of one weight, or of several that follow each other and share their input; the head's is padded."""
         start, width = self._starts[id(weights[0])], weights[0].shape[1]
         end = start + sum(weight.numel() for weight in weights)
         assert end == self._starts[id(weights[-1])] + weights[-1].numel()
+        end += self._padding if weights[0] is self.weights[0] else 0
         copy, gradient = (flat[start:end].view(-1, width) for flat in (self._copies, self.gradient))
         return Matrix(copy, gradient)
 

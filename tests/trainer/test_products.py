@@ -34,6 +34,26 @@ def test_working_copies_give_the_gradients_of_the_plain_form(
         assert (working[name] - gradient).norm() <= 1e-3 * gradient.norm() + 1e-10, name
 
 
+def test_padding_of_the_vocabulary_has_no_effect(small_job: Callable[..., JobConfig]) -> None:
+    """19 tokens are 64 rows of the head: loss and gradients are those of 19, whatever the padding holds."""
+    config = small_job(model__vocab_size=19)
+    windows = torch.randint(19, (3, 17), generator=torch.Generator().manual_seed(0))
+    plain, padded = (Transformer(config.model, 16, seed=0) for _ in range(2))
+    matrices = padded.speed_up(compile=False)
+    head = matrices.matrix(padded.embedding)
+    assert (head.copy.shape, head.gradient.shape) == ((64, 16), (64, 16))
+    assert not head.copy[19:].any()
+    assert torch.equal(head.copy[:19], plain.embedding)
+    loss, expected = padded.add_gradient(windows, 48, z_loss=0.5), plain.add_gradient(windows, 48, z_loss=0.5)
+    assert torch.allclose(loss, expected, rtol=1e-6, atol=0)
+    for (name, one), other in zip(padded.named_parameters(), plain.parameters(), strict=True):
+        assert one.shape == other.shape
+        assert one.grad is not None
+        assert other.grad is not None
+        assert torch.allclose(one.grad, other.grad, rtol=1e-3, atol=1e-8), name
+    assert not head.gradient[19:].any()
+
+
 def test_an_evaluation_reads_the_masters(small_job: Callable[..., JobConfig]) -> None:
     model = Transformer(small_job().model, 16, seed=0)
     windows = torch.randint(256, (2, 17), generator=torch.Generator().manual_seed(0))
