@@ -1,0 +1,70 @@
+"""The head's loss in chunks against the loss of whole logits."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from headcount.trainer import head
+from headcount.trainer.head import chunk_tokens, head_gradient, token_losses
+
+VOCABULARY, WIDTH, TOKENS = 300, 24, 700
+
+
+def inputs() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(TOKENS, WIDTH, generator=generator)
+    weight = torch.randn(VOCABULARY, WIDTH, generator=generator)
+    return hidden, weight, torch.randint(VOCABULARY, (TOKENS,), generator=generator)
+
+
+@pytest.fixture
+def in_ragged_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "CHUNK_LOGITS", VOCABULARY * 256)
+    assert chunk_tokens(TOKENS, VOCABULARY) == 256  # 256 + 256 + 188
+
+
+@pytest.mark.usefixtures("in_ragged_chunks")
+@pytest.mark.parametrize("z_loss", [0.0, 0.1])
+def test_chunks_give_the_loss_and_gradient_of_the_whole(z_loss: float) -> None:
+    hidden, weight, targets = inputs()
+    exact_hidden, exact_weight = hidden.double().requires_grad_(), weight.double().requires_grad_()
+    logits = F.linear(exact_hidden, exact_weight)
+    loss = F.cross_entropy(logits, targets)
+    (loss + z_loss * logits.logsumexp(-1).square().mean()).backward()
+    found = head_gradient(hidden, weight, targets, TOKENS, z_loss)
+    assert exact_hidden.grad is not None
+    assert exact_weight.grad is not None
+    assert found.weight is not None
+    assert found.loss.item() == pytest.approx(loss.item(), rel=1e-6)  # without z-loss
+    assert torch.allclose(found.hidden.double(), exact_hidden.grad, rtol=1e-4, atol=1e-8)
+    assert torch.allclose(found.weight.double(), exact_weight.grad, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.usefixtures("in_ragged_chunks")
+def test_losses_by_token_in_chunks() -> None:
+    hidden, weight, targets = inputs()
+    whole = F.cross_entropy(F.linear(hidden.double(), weight.double()), targets, reduction="none")
+    assert torch.allclose(token_losses(hidden, weight, targets).double(), whole, atol=1e-5)
+
+
+def test_three_and_five_parts_make_the_eight() -> None:
+    hidden, weight, targets = inputs()
+    whole = head_gradient(hidden, weight, targets, TOKENS, 0.0)
+    cut = 3 * TOKENS // 8
+    parts = [
+        head_gradient(hidden[rows], weight, targets[rows], TOKENS, 0.0)
+        for rows in (slice(0, cut), slice(cut, TOKENS))
+    ]
+    assert torch.allclose(parts[0].loss + parts[1].loss, whole.loss, rtol=1e-6)
+    assert torch.allclose(torch.cat([part.hidden for part in parts]), whole.hidden, rtol=1e-5, atol=1e-9)
+    assert whole.weight is not None
+    assert parts[0].weight is not None
+    assert parts[1].weight is not None
+    assert torch.allclose(parts[0].weight + parts[1].weight, whole.weight, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("tokens", "vocabulary", "size"), [(1024, 256, 1024), (16_384, 151_936, 1664)])
+def test_chunks_hold_at_most_their_logits(tokens: int, vocabulary: int, size: int) -> None:
+    assert chunk_tokens(tokens, vocabulary) == size
+    assert size * vocabulary <= head.CHUNK_LOGITS
