@@ -37,6 +37,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "laurel rw_lr": {"residual": "laurel", "laurel_form": "rw_lr", "laurel_rank": 4},
     "xhc": {"residual": "xhc"},
     "xhc, 8 streams": {"residual": "xhc", "streams": 8},
+    "xhc_flash": {"residual": "xhc_flash"},
+    "xhc_flash, 8 streams": {"residual": "xhc_flash", "streams": 8},
     "dar": {"residual": "dar", "block_size": 2},
     "dar, learned scale": {"residual": "dar", "block_size": 3, "logit_scale_form": "per_head"},
     "wav": {"residual": "wav", "block_size": 3, "routing_heads": 2},

@@ -16,3 +16,14 @@ def data(context: click.Context) -> None:
     from headcount.trainer.data.bench import main
 
     main(context.args)
+
+
+@bench.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+)
+@click.pass_context
+def streams(context: click.Context) -> None:
+    """Every residual stream: losses, speed and memory (its options: --help)."""
+    from headcount.trainer.residuals.bench import main
+
+    main(context.args)

@@ -14,7 +14,6 @@ part. As published, weight decay spares the static part.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from torch import Tensor, nn
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream, State
-from headcount.trainer.residuals.mixing import recomputed
+from headcount.trainer.residuals.mixing import Rows, recomputed
 
 READS = ("connections", "streams")
 DIAGNOSTICS = ("read", "mixing", "write")
@@ -61,15 +60,6 @@ def kept_per_token(model: ModelConfig) -> float:
     m = model.streams
     coefficients = 2 * m * m + m if model.connections == "dynamic" else 0
     return 2 * model.layers * (2 * model.d_model + coefficients)
-
-
-@dataclass
-class _Parts:
-    """H as [..., m, d/m], and the mixing and write that await the output of the sublayer that read."""
-
-    parts: Tensor
-    mixing: Tensor | None = None
-    write: Tensor | None = None
 
 
 class _Static(nn.Module):
@@ -125,20 +115,19 @@ class Stream(ResidualStream):
         )
 
     def begin(self, embedding: Tensor) -> State:
-        return _Parts(self._cut(embedding))
+        return Rows(self._cut(embedding))
 
     def read(self, state: State, site: int) -> Tensor:
-        read, mixing, write = (c.to(state.parts.dtype) for c in self.sublayers[site](state.parts))
-        state.mixing, state.write = mixing, write
-        x: Tensor = read.transpose(-1, -2) @ state.parts
+        read, mixing, write = self.sublayers[site](state.rows)
+        x: Tensor = state.read(read.mT)
+        state.prepare(mixing.mT, write)
         return x.flatten(-2)
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        mixed = state.mixing.transpose(-1, -2) @ state.parts
-        state.parts = mixed + state.write.unsqueeze(-1) * self._cut(output)
+        state.advance(self._cut(output))
 
     def finish(self, state: State) -> Tensor:
-        x: Tensor = state.parts.flatten(-2)
+        x: Tensor = state.rows.flatten(-2)
         return x
 
     def undecayed(self) -> Iterable[nn.Parameter]:
@@ -146,7 +135,7 @@ class Stream(ResidualStream):
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         """The coefficients of the sublayer at `site`, for each token in the dynamic form."""
-        return dict(zip(DIAGNOSTICS, self.sublayers[site](state.parts), strict=True))
+        return dict(zip(DIAGNOSTICS, self.sublayers[site](state.rows), strict=True))
 
     def _cut(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], self.fractions, -1)

@@ -24,7 +24,6 @@ LayerNorm is counted; in `simplified` all rows start as the embedding, and weigh
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ from torch import Tensor, nn
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream, State
-from headcount.trainer.residuals.mixing import recomputed
+from headcount.trainer.residuals.mixing import Rows, recomputed
 
 READS = ("connections", "streams")
 DIAGNOSTICS = ("read", "mixing", "write")
@@ -66,15 +65,6 @@ def kept_per_token(model: ModelConfig) -> float:
     n, sites = model.streams, 2 * model.layers
     coefficients = n * n + 2 * n if model.connections == "dynamic" else 0
     return sites * ((n + 1) * model.d_model + coefficients) - (n - 1) * model.d_model
-
-
-@dataclass
-class _Rows:
-    """H as [..., n, d], and the mixing and write that await the output of the sublayer that read."""
-
-    rows: Tensor
-    mixing: Tensor | None = None
-    write: Tensor | None = None
 
 
 class _Static(nn.Module):
@@ -150,18 +140,16 @@ class Stream(ResidualStream):
         )
 
     def begin(self, embedding: Tensor) -> State:
-        *others, width = embedding.shape
-        return _Rows(embedding.unsqueeze(-2).expand(*others, self.streams, width))
+        return Rows.copies(embedding, self.streams)
 
     def read(self, state: State, site: int) -> Tensor:
-        read, mixing, write = (c.to(state.rows.dtype) for c in self.sublayers[site](state.rows))
-        state.mixing, state.write = mixing, write
-        x: Tensor = read.unsqueeze(-2) @ state.rows
+        read, mixing, write = self.sublayers[site](state.rows)
+        x: Tensor = state.read(read.unsqueeze(-2))
+        state.prepare(mixing.mT, write)
         return x.squeeze(-2)
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        mixed = state.mixing.transpose(-1, -2) @ state.rows
-        state.rows = mixed + state.write.unsqueeze(-1) * output.unsqueeze(-2)
+        state.advance(output.unsqueeze(-2))
 
     def finish(self, state: State) -> Tensor:
         end: Tensor = state.rows.mean(-2) if self.form == "simplified" else state.rows.sum(-2)

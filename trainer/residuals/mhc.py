@@ -24,7 +24,6 @@ hyper-connections; weight decay applies to Φ and spares a and b.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -32,7 +31,7 @@ from torch import Tensor, nn
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream, State
-from headcount.trainer.residuals.mixing import recomputed, sinkhorn
+from headcount.trainer.residuals.mixing import Rows, recomputed, sinkhorn
 
 READS = ("streams", "mhc_init")
 DIAGNOSTICS = ("read", "mixing", "write")
@@ -63,15 +62,6 @@ def kept_per_token(model: ModelConfig) -> float:
     """n states for each sublayer but the first, whose are one, its output and its coefficients."""
     n = model.streams
     return 2 * model.layers * ((n + 1) * model.d_model + n * n + 2 * n) - (n - 1) * model.d_model
-
-
-@dataclass
-class _Rows:
-    """The streams [..., n, d], and the mixing and write that await the output of the sublayer that read."""
-
-    rows: Tensor
-    mixing: Tensor | None = None
-    write: Tensor | None = None
 
 
 class _Coefficients(nn.Module):
@@ -112,17 +102,16 @@ class Stream(ResidualStream):
         )
 
     def begin(self, embedding: Tensor) -> State:
-        *others, width = embedding.shape
-        return _Rows(embedding.unsqueeze(-2).expand(*others, self.streams, width))
+        return Rows.copies(embedding, self.streams)
 
     def read(self, state: State, site: int) -> Tensor:
-        read, mixing, write = (c.to(state.rows.dtype) for c in self.sublayers[site](state.rows))
-        state.mixing, state.write = mixing, write
-        x: Tensor = read.unsqueeze(-2) @ state.rows
+        read, mixing, write = self.sublayers[site](state.rows)
+        x: Tensor = state.read(read.unsqueeze(-2))
+        state.prepare(mixing, write)
         return x.squeeze(-2)
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        state.rows = state.mixing @ state.rows + state.write.unsqueeze(-1) * output.unsqueeze(-2)
+        state.advance(output.unsqueeze(-2))
 
     def finish(self, state: State) -> Tensor:
         end: Tensor = state.rows.sum(-2)

@@ -1,7 +1,9 @@
-"""How several vectors of a token become one or several others: weighted sums, doubly stochastic mixing."""
+"""How several vectors of a token become one or several others: weighted sums, doubly stochastic mixing, and
+the parallel rows of the hyper-connections family."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -47,6 +49,37 @@ def sinkhorn(logits: Tensor, iterations: int = 20, eps: float = 1e-6) -> Tensor:
         matrix = matrix / (matrix.sum(-2, keepdim=True) + eps)
         matrix = matrix / (matrix.sum(-1, keepdim=True) + eps)
     return matrix
+
+
+@dataclass
+class Rows:
+    """The rows [..., n, d] of each token, and what awaits the output of the sublayer that reads them: a
+    mixing [..., n, n], from column to row, and a write [..., n].
+    """
+
+    rows: Tensor
+    mixing: Tensor | None = None
+    write: Tensor | None = None
+
+    @classmethod
+    def copies(cls, embedding: Tensor, n: int) -> Self:
+        """n rows, all of them the embedding."""
+        return cls(embedding.unsqueeze(-2).expand(*embedding.shape[:-1], n, embedding.shape[-1]))
+
+    def read(self, weights: Tensor) -> Tensor:
+        """weights @ rows [..., k, d], for weights [..., k, n] of any type."""
+        return weights.to(self.rows.dtype) @ self.rows
+
+    def prepare(self, mixing: Tensor | None, write: Tensor) -> None:
+        """Keep the coefficients of the next `advance`, cast to the rows' type."""
+        self.mixing = mixing if mixing is None else mixing.to(self.rows.dtype)
+        self.write = write.to(self.rows.dtype)
+
+    def advance(self, outputs: Tensor) -> None:
+        """Mix the rows and add `write` times the outputs, [..., n, d] or one for all rows, [..., 1, d]."""
+        assert self.mixing is not None
+        assert self.write is not None
+        self.rows = self.mixing @ self.rows + self.write.unsqueeze(-1) * outputs
 
 
 def recomputed(function: Callable[..., T], *inputs: Tensor) -> T:

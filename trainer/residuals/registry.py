@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from headcount.trainer.config import ModelConfig
 
 _FOLDER = Path(__file__).parent
-_NOT_STREAMS = {"__init__", "registry", "interface", "routed", "details", "mixing"}
+_NOT_STREAMS = {"__init__", "registry", "interface", "routed", "details", "mixing", "expanded", "bench"}
 _PLANNED = {
     "READS",
     "DIAGNOSTICS",

@@ -20,25 +20,22 @@ Assumptions (no start is published but a's): W_r ~ N(0, `init_std`²), so that t
 W_pre, W_res, W_post = 0; b_pre = +2 for stream (site mod N) and −2 for the others; b_res = 4·I; b_post = 0
 for y and −4 for its convolutions, which start as averages; all streams start as the embedding; the norms have
 no weights, and eps `norm_eps` (LN: 1e-5); the fixed streams are the first m; the projections divide by
-|.|² + 1e-6 · d; the form is the full one, not Flash; weight decay spares a and b.
+|.|² + 1e-6 · d; weight decay spares a and b. The form that moves less memory is `xhc_flash`.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
-import torch
 from torch import Tensor, nn
 
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.residuals.expanded import ActiveRows, Coefficients
 from headcount.trainer.residuals.interface import ResidualStream, State
-from headcount.trainer.residuals.mixing import recomputed, sinkhorn
+from headcount.trainer.residuals.mixing import recomputed
 
 READS = ("streams",)
 DIAGNOSTICS = ("read", "mixing", "write", "active")
-
-KERNELS = (4, 8, 12)
-PROJECTION_EPS = 1e-6
 
 
 def label(model: ModelConfig) -> str:
@@ -75,113 +72,48 @@ def kept_per_token(model: ModelConfig) -> float:
     return model.layers * (vectors * width + coefficients) - (n - 1) * width
 
 
-@dataclass
-class _Rows:
-    """The streams [..., N, d], and what awaits the output of the sublayer that read."""
-
-    rows: Tensor
-    mixing: Tensor | None = None
-    write: Tensor | None = None
-    active: Tensor | None = None
-
-
-class _Sublayer(nn.Module):
-    """One sublayer's coefficients, and its output's augmentation."""
-
-    def __init__(self, config: ModelConfig, site: int) -> None:
-        super().__init__()
-        n, width = config.streams, config.d_model
-        self.k = min(4, n // 2)
-        self.fixed, self.eps = self.k // 2, config.norm_eps
-        kernels = KERNELS if site % 2 else ()
-        self.components = 1 + len(kernels)
-        self.kernels = nn.ParameterList(torch.full((width, size), 1 / size) for size in kernels)
-        self.router = nn.Parameter(torch.zeros(n, n * width))
-        self.read_map = nn.Parameter(torch.zeros(n, n * width))
-        self.mixing_map = nn.Parameter(torch.zeros(self.k**2, self.k * width))
-        self.write_map = nn.Parameter(torch.zeros(self.k * self.components, self.k * width))
-        self.scales = nn.Parameter(torch.full((3,), 0.01))
-        self.read_bias = nn.Parameter(4 * torch.eye(n)[site % n] - 2)
-        self.mixing_bias = nn.Parameter(4 * torch.eye(self.k).flatten())
-        temporal = torch.full((self.k, self.components - 1), -4.0)
-        self.write_bias = nn.Parameter(torch.cat((torch.zeros(self.k, 1), temporal), -1).flatten())
-
-    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Read [..., N], mixing [..., k, k], write [..., k, K], the active streams one-hot [..., k, N]."""
-        exact = rows.to(exact_dtype(rows.dtype))
-        flat = exact.flatten(-2)
-        routing = nn.functional.layer_norm(flat, flat.shape[-1:])
-        scores = torch.sigmoid(nn.functional.linear(routing, self.router))
-        active = self._active(scores)
-        normed = nn.functional.rms_norm(flat, flat.shape[-1:], eps=self.eps)
-        chosen = (active @ exact).flatten(-2)
-        chosen = nn.functional.rms_norm(chosen, chosen.shape[-1:], eps=self.eps)
-        linear, (a_read, a_mixing, a_write) = nn.functional.linear, self.scales
-        read = torch.sigmoid(a_read * linear(normed, self.read_map) + self.read_bias)
-        logits = a_mixing * linear(chosen, self.mixing_map) + self.mixing_bias
-        mixing = sinkhorn(logits.view(*logits.shape[:-1], self.k, self.k).mT).mT
-        mixing = mixing / mixing.sum(-1, keepdim=True).clamp(min=1)
-        write = 2 * torch.sigmoid(a_write * linear(chosen, self.write_map) + self.write_bias)
-        share = (active * scores.unsqueeze(-2)).sum(-1)
-        share = torch.cat((torch.ones_like(share[..., : self.fixed]), share[..., self.fixed :]), -1)
-        return read, mixing, share.unsqueeze(-1) * write.view(*write.shape[:-1], self.k, -1), active
-
-    def augmented(self, output: Tensor) -> Tensor:
-        """Y [..., tokens, K, d]: the output, and what its convolutions over earlier tokens add to it."""
-        exact = output.to(exact_dtype(output.dtype))
-        components = [exact]
-        for kernel in self.kernels:
-            padded = nn.functional.pad(exact.mT, (kernel.shape[-1] - 1, 0))
-            component = nn.functional.conv1d(padded, kernel.unsqueeze(1), groups=len(kernel)).mT
-            for earlier in components:
-                norm = earlier.square().sum(-1, keepdim=True) + PROJECTION_EPS * earlier.shape[-1]
-                component = component - (component * earlier).sum(-1, keepdim=True) / norm * earlier
-            components.append(component)
-        return torch.stack(components, dim=-2).to(output.dtype)
-
-    def _active(self, scores: Tensor) -> Tensor:
-        routed = torch.topk(scores.detach()[..., self.fixed :], self.k - self.fixed).indices + self.fixed
-        fixed = torch.arange(self.fixed, device=scores.device).expand(*routed.shape[:-1], -1)
-        streams = torch.arange(scores.shape[-1], device=scores.device)
-        return (torch.cat((fixed, routed), -1).unsqueeze(-1) == streams).to(scores.dtype)
-
-
 class Stream(ResidualStream):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.streams, self.std = config.streams, config.init_std
-        self.sublayers: Sequence[_Sublayer] = nn.ModuleList(  # type: ignore[assignment]
-            _Sublayer(config, site) for site in range(2 * config.layers)
+        self.sublayers: Sequence[Coefficients] = nn.ModuleList(  # type: ignore[assignment]
+            Coefficients(config, site) for site in range(2 * config.layers)
         )
 
     def begin(self, embedding: Tensor) -> State:
-        *others, width = embedding.shape
-        return _Rows(embedding.unsqueeze(-2).expand(*others, self.streams, width))
+        return ActiveRows.copies(embedding, self.streams)
 
     def read(self, state: State, site: int) -> Tensor:
-        coefficients = recomputed(self.sublayers[site], state.rows)
-        read, state.mixing, state.write, state.active = (c.to(state.rows.dtype) for c in coefficients)
-        x: Tensor = read.unsqueeze(-2) @ state.rows
+        read, mixing, write, active = recomputed(partial(self._coefficients, site), state.rows)
+        x: Tensor = state.read(read.unsqueeze(-2))
+        state.active = active.to(state.rows.dtype)
+        state.prepare(mixing, write)
         return x.squeeze(-2)
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        sublayer = self.sublayers[site]
-        outputs = recomputed(sublayer.augmented, output) if site % 2 else output.unsqueeze(-2)
-        chosen = state.mixing @ (state.active @ state.rows) + state.write @ outputs
-        is_active = state.active.sum(-2).unsqueeze(-1) > 0
-        state.rows = torch.where(is_active, state.active.mT @ chosen, state.rows)
+        augmented = self.sublayers[site].augmented
+        state.advance(recomputed(augmented, output) if site % 2 else output.unsqueeze(-2))
 
     def finish(self, state: State) -> Tensor:
         end: Tensor = state.rows.sum(-2)
         return end
 
     def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
-        return [(sublayer.router, self.std) for sublayer in self.sublayers]
+        return [(own.router, self.std) for own in self.sublayers if own.router is not None]
 
     def undecayed(self) -> Iterable[nn.Parameter]:
-        names = ("scales", "read_bias", "mixing_bias", "write_bias")
-        return [getattr(sublayer, name) for sublayer in self.sublayers for name in names]
+        return [parameter for own in self.sublayers for parameter in own.undecayed()]
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         """The coefficients of the sublayer at `site`, for each token."""
-        return dict(zip(DIAGNOSTICS, self.sublayers[site](state.rows), strict=True))
+        return dict(zip(DIAGNOSTICS, self._coefficients(site, state.rows), strict=True))
+
+    def _coefficients(self, site: int, rows: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Read [..., N], mixing [..., k, k], write [..., k, K], the active streams one-hot [..., k, N]."""
+        own, exact = self.sublayers[site], rows.to(exact_dtype(rows.dtype))
+        flat = exact.flatten(-2)
+        active, share = own.routing(flat)
+        read = own.read(flat)
+        mixing, write = own.update(active @ exact, share)
+        assert mixing is not None
+        return read, mixing, write, active

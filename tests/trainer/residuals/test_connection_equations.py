@@ -97,27 +97,34 @@ def test_frac_connections(form: str) -> None:
     check(stream, [*expected, torch.stack([h.flatten() for h in parts])])
 
 
+@pytest.mark.parametrize("flash", [False, True])
 @pytest.mark.parametrize("n", [4, 8])
-def test_xhc(n: int) -> None:
-    stream = stream_of(residual="xhc", streams=n)
+def test_xhc(n: int, flash: bool) -> None:
+    """In the Flash form an MLP reads by the scores of its block's start, and attention mixes nothing."""
+    stream = stream_of(residual="xhc_flash" if flash else "xhc", streams=n)
     k = {4: 2, 8: 4}[n]
     fixed = k // 2
     rows = [torch.stack([e] * n) for e in embedding()]
+    starts = rows
     expected, chosen_streams = [], set()
     for site, (sublayer, c) in enumerate(zip(sublayers(), stream.sublayers, strict=True)):
         reads, plans = [], []
+        starts = starts if site % 2 else rows
         for x in rows:
-            u = x.flatten()
-            scores = torch.sigmoid(c.router @ torch.nn.functional.layer_norm(u, u.shape)).detach()
+            u = starts[len(reads)].flatten() if flash and site % 2 else x.flatten()
+            router = stream.sublayers[site - site % 2].router if flash else c.router
+            scores = torch.sigmoid(router @ torch.nn.functional.layer_norm(u, u.shape)).detach()
             best = sorted(range(fixed, n), key=scores.tolist().__getitem__, reverse=True)[: k - fixed]
             active = [*range(fixed), *best]
             chosen_streams.update(best)
             pre = torch.sigmoid(c.scales[0] * (c.read_map @ rms_norm(u)) + c.read_bias)
             v = rms_norm(x[active].flatten())
-            logits = (c.scales[1] * (c.mixing_map @ v) + c.mixing_bias).view(k, k)
-            mixing = sinkhorn_by_hand(logits.T).T
-            mixing = mixing / mixing.sum(1, keepdim=True).clamp(min=1)
-            post = 2 * torch.sigmoid(c.scales[2] * (c.write_map @ v) + c.write_bias).view(k, -1)
+            mixing = torch.eye(k, dtype=torch.float64)
+            if not flash or site % 2:
+                logits = (c.scales[1] * (c.mixing_map @ v) + c.mixing_bias).view(k, k)
+                mixing = sinkhorn_by_hand(logits.T).T
+                mixing = mixing / mixing.sum(1, keepdim=True).clamp(min=1)
+            post = 2 * torch.sigmoid(c.scales[-1] * (c.write_map @ v) + c.write_bias).view(k, -1)
             share = torch.cat((torch.ones(fixed, dtype=torch.float64), scores[best]))
             reads.append(pre @ x)
             plans.append((active, mixing, share[:, None] * post))
@@ -140,20 +147,22 @@ def test_xhc(n: int) -> None:
     check(stream, [*expected, torch.stack([x.sum(0) for x in rows])])
 
 
-@pytest.mark.parametrize("residual", ["mhc", "xhc", "hyper_connections", "frac_connections"])
+@pytest.mark.parametrize("residual", ["mhc", "xhc", "xhc_flash", "hyper_connections", "frac_connections"])
 def test_coefficients_are_computed_in_full_precision(residual: str) -> None:
     stream = perturb(build(job({"residual": residual}), torch.float32)).stream
     state = stream.begin(embedding()[None].to(torch.bfloat16))
-    assert {figure.dtype for figure in stream.diagnose(state, 1).values()} == {torch.float32}
-    assert stream.read(state, 1).dtype == torch.bfloat16
+    assert {figure.dtype for figure in stream.diagnose(state, 0).values()} == {torch.float32}
+    assert stream.read(state, 0).dtype == torch.bfloat16
 
 
-def test_xhc_leaves_the_streams_that_it_does_not_write_as_they_are() -> None:
-    stream = stream_of(residual="xhc", streams=8)
+@pytest.mark.parametrize("residual", ["xhc", "xhc_flash"])
+def test_streams_that_are_not_written_stay_as_they_are(residual: str) -> None:
+    stream = stream_of(residual=residual, streams=8)
     state = stream.begin(embedding()[None])
     for site, sublayer in enumerate(sublayers()):
-        before, active = state.rows[0], stream.diagnose(state, site)["active"][0].sum(-2) > 0
-        stream.write(state, site, sublayer(stream.read(state, site)[0])[None])
+        before, x = state.rows[0], stream.read(state, site)[0]
+        active = state.active[0].sum(-2) > 0
+        stream.write(state, site, sublayer(x)[None])
         same = (state.rows[0] == before).all(-1)
         assert torch.equal(same, ~active)
         assert (active.sum(-1) == 4).all()

@@ -66,7 +66,7 @@ def test_the_example_is_a_whole_stream(tmp_path: Path, monkeypatch: pytest.Monke
             return planned.__wrapped__(name)
 
     monkeypatch.setattr(registry, "_planned", read_there)
-    for module in (registry, sys.modules["headcount.trainer.config"]):
+    for module in (registry, sys.modules["headcount.trainer.rules"]):
         monkeypatch.setattr(module, "stream_names", lambda: (*names(), "layer_scale"))
     variant = {"residual": "layer_scale"}
     config, inputs = job(variant), tokens(job({}))

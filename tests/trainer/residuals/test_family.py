@@ -26,7 +26,7 @@ def jobs(small_data: Dataset) -> list[PlannedJob]:
 
 def test_the_study_has_every_stream_under_a_label_of_its_own(jobs: list[PlannedJob]) -> None:
     assert {job.config.model.residual for job in jobs} == set(stream_names())
-    assert len({stream_label(job.config.model) for job in jobs}) == len(jobs) == 25
+    assert len({stream_label(job.config.model) for job in jobs}) == len(jobs) == 26
     controls = [job for job in jobs if job.control_id is None]
     assert [job.config.model.residual for job in controls] == ["additive"]
 

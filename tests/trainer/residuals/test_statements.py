@@ -99,6 +99,6 @@ def test_labels_tell_the_forms_apart(variant: dict[str, Any]) -> None:
         for other in ({"query_init": "normal"}, {"logit_scale": 0.5}, {"logit_scale_form": "per_head"}):
             changed = stream_label(job({**variant, **other}).model)
             assert changed != label or other.items() <= variant.items()
-    if variant["residual"] in ("xhc", "dar", "wav", "haares", "deeploop"):
+    if variant["residual"] in ("xhc", "xhc_flash", "dar", "wav", "haares", "deeploop"):
         assert "after the published description" in label
     assert stream_reads(variant["residual"]) >= set(variant) - {"residual"}

@@ -20,7 +20,7 @@ from headcount.trainer.residuals.registry import stream_names
 
 every_variant = pytest.mark.parametrize("variant", VARIANTS.values(), ids=VARIANTS)
 
-NO_BASELINE = {"value_residual", "wav", "haares", "xhc", "deeploop"}
+NO_BASELINE = {"value_residual", "wav", "haares", "xhc", "xhc_flash", "deeploop"}
 WITH_BASELINE = {name: fields for name, fields in VARIANTS.items() if fields["residual"] not in NO_BASELINE}
 
 
@@ -250,6 +250,7 @@ def test_a_job_whose_stream_cannot_be_built_is_refused() -> None:
             "model.connections: frac_connections",
         ),
         ({"residual": "xhc", "streams": 1}, "model.streams: got 1; xhc needs 2 or more"),
+        ({"residual": "xhc_flash", "streams": 1}, "model.streams: got 1; xhc_flash needs 2 or more"),
         ({"residual": "delta", "norm_eps": 0.0}, "model.norm_eps: got 0; delta"),
         ({"residual": "muddformer", "norm_eps": 0.0}, "model.norm_eps: got 0; muddformer"),
         ({"residual": "mhar", "block_size": 0}, "model.block_size: got 0; expected 1 or more"),
