@@ -75,12 +75,12 @@ class Coefficients(nn.Module):
         """
         normed = self._normed(chosen.flatten(-2))
         logits = self.scales[-1] * nn.functional.linear(normed, self.write_map) + self.write_bias
-        post = 2 * torch.sigmoid(logits).unflatten(-1, (self.k, self.components))
-        write = share.unsqueeze(-1) * post
-        if self.mixing_map is None:
+        post = 2 * torch.sigmoid(logits)
+        write = share.unsqueeze(-1) * post.view(*share.shape, self.components)
+        if self.mixing_map is None or self.mixing_bias is None:
             return None, write
         logits = self.scales[1] * nn.functional.linear(normed, self.mixing_map) + self.mixing_bias
-        mixing = sinkhorn(logits.unflatten(-1, (self.k, self.k)).mT).mT
+        mixing = sinkhorn(logits.view(*share.shape, self.k).mT).mT
         return mixing / mixing.sum(-1, keepdim=True).clamp(min=1), write
 
     def augmented(self, output: Tensor) -> Tensor:
