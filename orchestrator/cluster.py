@@ -8,16 +8,33 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from headcount.orchestrator import local_ray
+from headcount.orchestrator.demand import ACCELERATOR_LABEL, Demand
+from headcount.orchestrator.placement import Making
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.slot import Slot, actor_options
+from headcount.orchestrator.warden import Warden, warden_options
 from headcount.trainer.errors import UserError
+
+log = logging.getLogger(__name__)
 
 HEALTH_SECONDS = 0.5
 MOST_FAILURES = 3
 GET_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A node as Ray knows it."""
+
+    host: str
+    cpus: int
+    gpus: int
+    accelerator: str | None
 
 
 class Cluster:
@@ -60,18 +77,72 @@ class Cluster:
             raise UserError(f"cannot reach Ray at {ray_address}: {error}") from error
         self._actor = ray.remote(Slot)
         self.address: str = ray.get_runtime_context().gcs_address
+        self.own_node: str = ray.get_runtime_context().get_node_id()
+        self._gcs: Any = None
 
-    def size(self) -> tuple[int, bool]:
-        """How many slots the cluster can hold, and whether they hold a GPU each."""
-        resources = self._ray.cluster_resources()
-        gpus = int(resources.get("GPU", 0))
-        return (gpus, True) if gpus else (int(resources.get("CPU", 0)), False)
+    def nodes(self) -> dict[str, NodeFacts]:
+        """The nodes that are alive, by Ray's id."""
+        return {
+            node["NodeID"]: NodeFacts(
+                host=node["NodeManagerHostname"],
+                cpus=int(node["Resources"].get("CPU", 0)),
+                gpus=int(node["Resources"].get("GPU", 0)),
+                accelerator=node.get("Labels", {}).get(ACCELERATOR_LABEL),
+            )
+            for node in self._ray.nodes()
+            if node["Alive"]
+        }
 
-    def create(self, name: str, uses_gpu: bool) -> Any:
-        """A new slot's handle; it may take a while until the slot answers."""
-        options = actor_options(name, uses_gpu)
+    def draining(self) -> dict[str, float | None]:
+        """The nodes that are about to go, and the seconds that each has left; none where it did not say."""
+        from ray._raylet import GcsClient  # type: ignore[attr-defined]
+
+        if self._gcs is None:
+            self._gcs = GcsClient(address=self.address)
+        try:
+            deadlines = self._gcs.get_draining_nodes()
+        except Exception as error:  # Ray's internal client: its errors are its own
+            log.warning("Ray does not tell which nodes are draining: %s", error)
+            return {}
+        return {node: ms / 1000 - time.time() if ms else None for node, ms in deadlines.items()}
+
+    def declared_maximum(self) -> dict[str, float] | None:
+        """The resources that the cluster may grow to; none where nobody declared it."""
+        from ray._private.state import state
+
+        maximum: dict[str, float] | None = state.get_max_resources_from_cluster_config()
+        return maximum
+
+    def request(self, demand: Demand) -> None:
+        """Ask Ray's autoscaler for what `demand` needs, in place of what was asked for before."""
+        from ray.autoscaler.sdk import request_resources
+
+        request_resources(**demand.as_request())
+
+    def shared_folders(self) -> list[Path]:
+        """The folders that every node has to see."""
+        return [self.settings.artifacts, self.settings.home / "data"]
+
+    def create(self, name: str, making: Making, with_gpus: bool) -> Any | None:
+        """A new slot's handle, who may take a while to answer; none where its node has just gone."""
+        options = actor_options(name, len(making.cards) if with_gpus else 0, making.share)
         home, artifacts = str(self.settings.home), str(self.settings.artifacts)
-        return self._actor.options(**options).remote(home, artifacts, self.is_local)
+        try:
+            on_node = self._actor.options(**options, scheduling_strategy=self._on(making.node))
+            return on_node.remote(home, artifacts, self.is_local)
+        except ValueError as error:
+            log.info("no slot on node %s: %s", making.node[:8], error)
+            return None
+
+    def warden(self, node: str) -> Any:
+        """A new warden's handle."""
+        options = warden_options()
+        return self._ray.remote(Warden).options(**options, scheduling_strategy=self._on(node)).remote()
+
+    def _on(self, node: str) -> Any:
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        return NodeAffinitySchedulingStrategy(node, soft=False)
 
     def live_slots(self) -> dict[str, Any]:
         """The handles of this store's slots that are alive, by name."""

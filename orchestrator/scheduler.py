@@ -8,16 +8,22 @@ import logging
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import select
 
 from headcount.orchestrator.cluster import Cluster, node_id
+from headcount.orchestrator.demand import Demand, beyond_maximum, demand
 from headcount.orchestrator.lease import LEASE_SECONDS, Lease
+from headcount.orchestrator.nodes import Nodes
+from headcount.orchestrator.packing import share_on
+from headcount.orchestrator.placement import PROCESSORS, Decisions, Making, place
+from headcount.orchestrator.seats import Seat
+from headcount.orchestrator.slot import Place
 from headcount.orchestrator.store.engine import StoreUnavailable
-from headcount.orchestrator.store.models import Attempt, Job
-from headcount.orchestrator.store.queue import next_jobs
+from headcount.orchestrator.store.memory import RESERVED, memory_kind, recorded_peaks
+from headcount.orchestrator.store.models import Attempt, Job, Sweep
+from headcount.orchestrator.store.notices import replace_notices
+from headcount.orchestrator.store.queue import Queue
 from headcount.orchestrator.store.recording import Record, record_events
 from headcount.orchestrator.store.transitions import (
     Work,
@@ -26,7 +32,9 @@ from headcount.orchestrator.store.transitions import (
     open_attempts,
     work_of,
 )
+from headcount.orchestrator.turns import Turn
 from headcount.orchestrator.waits import Waits
+from headcount.orchestrator.warden import version_refusal
 from headcount.trainer.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -46,26 +54,10 @@ IDLE_SECONDS = 60.0
 SILENT_SECONDS = 60.0
 """A slot that cannot be reached for this long is lost, whatever Ray hopes."""
 
-MOST_FAILED_STARTS = 3
+DRAIN_SECONDS = 2.0
+"""Before a node's last moment: what has not stopped by then is given up in good order."""
 
-
-@dataclass
-class _Seat:
-    """A slot as the scheduler sees it."""
-
-    name: str
-    handle: Any
-    where: str = ""
-    """Its node; empty while it starts."""
-    work: Work | None = None
-    stored: int = -1
-    """Number of the last event stored of `work`."""
-    asked: Any = None
-    """The answer that is awaited."""
-    since: float = 0.0
-    """When it became idle, or was asked to stop, or fell silent."""
-    stopping: bool = False
-    silent: bool = False
+MOST_A_CARD = 8
 
 
 class Scheduler:
@@ -74,10 +66,15 @@ class Scheduler:
     def __init__(self, lease: Lease, cluster: Cluster, waits: Waits) -> None:
         self.lease, self.cluster = lease, cluster
         self.store = lease.store
-        self.seats: dict[str, _Seat] = {}
+        self.seats: dict[str, Seat] = {}
         self.waits = waits
+        self.nodes = Nodes(cluster)
+        self.queue = Queue()
+        self._with_gpus = False
+        self._peaks: dict[str, float] = {}
         self._renewed = self._fitted = 0.0
-        self._failed_starts = 0
+        self._demand = Demand()
+        self._notices: dict[str, str] | None = None
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
@@ -93,8 +90,8 @@ class Scheduler:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
         self._stop_cancelled()
         for seat in self._busy():
-            if not seat.stopping:
-                self._ask_to_stop(seat, "preempted")
+            if seat.stop_by is None:
+                self._ask_to_stop(seat, "preempted", STOP_SECONDS)
         deadline = time.monotonic() + STOP_SECONDS
         while self._busy() and time.monotonic() < deadline:
             self._listen()
@@ -104,6 +101,8 @@ class Scheduler:
 
     def dismiss_all(self) -> None:
         """Let all slots go at once; what they ran is settled as lost by the next scheduler."""
+        self._ask_for(Demand())
+        self.nodes.clear_marks()
         for seat in list(self.seats.values()):
             self._dismiss(seat)
 
@@ -112,10 +111,10 @@ class Scheduler:
             self.lease.renew()
             self._renewed = time.monotonic()
         self._stop_cancelled()
-        if time.monotonic() - self._fitted > FITTING_SECONDS:
-            self._fit_slots()
-            self._fitted = time.monotonic()
-        self._dispatch()
+        self.nodes.refresh(self.seats)
+        self._stop_drained()
+        self._give_up_hanging()
+        self._place()
         self._listen()
 
     def _adopt(self) -> None:
@@ -130,16 +129,14 @@ class Scheduler:
                     end_attempt(session, attempt, cause, "gone while no scheduler was at work")
                     log.info("attempt %d of %s: %s", attempt.number, attempt.job_id[:8], cause)
                     continue
-                seat = _Seat(attempt.slot, handle, attempt.node, work_of(session, attempt))
-                seat.stored = attempt.last_event
+                seat = Seat(attempt.slot, handle, share=attempt.share or 1.0, where=attempt.node)
+                seat.work, seat.stored = work_of(session, attempt), attempt.last_event
                 self.seats[seat.name] = seat
                 log.info("adopted %s with attempt %d of %s", seat.name, attempt.number, attempt.job_id[:8])
         for handle in live.values():
             self.cluster.kill(handle)  # it may hold a job that was settled without it
         for seat in self.seats.values():
-            assert seat.work is not None
-            # a slot that never got the work takes it now; one that has it tells its events again
-            seat.asked = seat.handle.start.remote(seat.work, LISTEN_SECONDS)
+            self._ask_where(seat)
 
     def _stop_cancelled(self) -> None:
         if not self._busy():
@@ -148,51 +145,129 @@ class Scheduler:
             cancelling = set(session.scalars(select(Job.id).where(Job.state == "cancelling")))
         for seat in self._busy():
             assert seat.work is not None
-            if seat.work.job_id in cancelling and not seat.stopping:
-                self._ask_to_stop(seat, "cancelled")
-            elif seat.stopping and time.monotonic() - seat.since > CANCEL_SECONDS:
-                self._lose(seat, "cancelled", "stopped by force")
+            if seat.work.job_id in cancelling and seat.stop_by is None:
+                self._ask_to_stop(seat, "cancelled", CANCEL_SECONDS)
+        for seat in self._busy():
+            if seat.stop_by is not None and time.monotonic() > seat.stop_by:
+                self._lose(seat, seat.stop_cause, "stopped by force")
 
-    def _fit_slots(self) -> None:
-        """A slot for every job that could run, if the cluster holds it; idle ones leave after a while."""
-        size, uses_gpu = self.cluster.size()
-        with self.store.read() as session:
-            queued = len(next_jobs(session, size))
-        for _ in range(min(size, len(self._busy()) + queued) - len(self.seats)):
-            name = f"slot-{uuid.uuid4().hex[:8]}"
-            seat = _Seat(name, self.cluster.create(name, uses_gpu))
-            seat.asked = seat.handle.where.remote()
-            self.seats[name] = seat
+    def _stop_drained(self) -> None:
+        """Have what runs on nodes that are about to go write a checkpoint, and go on elsewhere."""
         for seat in list(self.seats.values()):
-            idle = seat.where and seat.work is None and time.monotonic() - seat.since > IDLE_SECONDS
-            if idle and not queued:
+            node = node_id(seat.where)
+            if node not in self.nodes.draining or seat.stop_by is not None:
+                continue
+            if seat.work is None:
+                self._dismiss(seat)
+                continue
+            left = self.nodes.draining[node]
+            seconds = STOP_SECONDS if left is None else min(STOP_SECONDS, left - DRAIN_SECONDS)
+            self._ask_to_stop(seat, "preempted", max(1.0, seconds))
+
+    def _give_up_hanging(self) -> None:
+        for seat in self._busy():
+            if verdict := seat.pulse.verdict(seat.heard_at, time.monotonic()):
+                self._lose(seat, *verdict)
+
+    def _place(self) -> None:
+        """Give free slots the jobs whose turn it is, and see to it that there are slots of the right kind."""
+        timed = time.monotonic() - self._fitted > FITTING_SECONDS
+        if timed:
+            self._let_idle_go()
+        if not (timed or any(seat.is_free for seat in self.seats.values())):
+            return
+        if self.nodes.with_gpus != self._with_gpus:
+            self._with_gpus, self.queue = self.nodes.with_gpus, Queue(by_memory=True)
+            with self.store.read() as session:
+                self._peaks = recorded_peaks(session)
+        devices = self.nodes.devices(self.seats.values())
+        with self.store.read() as session:
+            self.queue.read(session)
+            most = MOST_A_CARD * (len(devices) if self._with_gpus else sum(int(d.room) for d in devices))
+            turns = self.queue.turns(session)
+            held = [seat.held for seat in self.seats.values()]
+            decisions = place(turns, devices, held, lambda t, d: share_on(t, d, self._peaks), most + 8)
+        if not (decisions.give or decisions.make or decisions.wait or decisions.nowhere):
+            self.waits.nothing_queued()
+        for name in decisions.leave:
+            self._dismiss(self.seats[name])
+        for making in decisions.make:
+            self._make(making)
+        self._dispatch(decisions.give)
+        if timed:
+            self._fitted = time.monotonic()
+            self._tell(decisions)
+
+    def _let_idle_go(self) -> None:
+        for seat in list(self.seats.values()):
+            if seat.is_free and time.monotonic() - seat.since > IDLE_SECONDS:
                 self._dismiss(seat)
 
-    def _dispatch(self) -> None:
-        """Give every free slot the job whose turn it is."""
-        free = [seat for seat in self.seats.values() if seat.where and seat.work is None]
-        if not free:
+    def _make(self, making: Making) -> None:
+        name = f"slot-{uuid.uuid4().hex[:8]}"
+        handle = self.cluster.create(name, making, self._with_gpus)
+        if handle is not None:
+            seat = self.seats[name] = Seat(name, handle, making.cards, making.share)
+            self._ask_where(seat)
+
+    def _dispatch(self, pairs: list[tuple[str, Turn]]) -> None:
+        if not pairs:
             return
-        with self.store.read() as session:
-            if not next_jobs(session, 1):
-                self.waits.nothing_queued()
-                return
-        given: list[tuple[_Seat, Work]] = []
+        given: list[tuple[Seat, Work]] = []
         with self.lease.write() as session:
-            for seat, job_id in zip(free, next_jobs(session, len(free)), strict=False):
-                if work := dispatch(session, self.lease.epoch, job_id, seat.name, seat.where):
+            for name, turn in pairs:
+                seat = self.seats[name]
+                share = len(seat.cards) * seat.share if self._with_gpus else None
+                work = dispatch(session, self.lease.epoch, turn.job_id, seat.name, seat.where, share)
+                self.queue.took(turn.job_id)
+                if work:
                     given.append((seat, work))
         for seat, work in given:
             self.waits.dispatched(seat.since)
-            seat.work, seat.stored, seat.stopping = work, -1, False
+            seat.work, seat.stored, seat.stop_by = work, -1, None
+            seat.heard_at = time.monotonic()
             seat.asked = seat.handle.start.remote(work, LISTEN_SECONDS)
             told = {"job": work.job_id, "attempt": work.number, "slot": seat.name, "node": seat.where}
             log.info("attempt %d of %s on %s", work.number, work.job_id[:8], seat.name, extra=told)
 
+    def _tell(self, decisions: Decisions) -> None:
+        """Ask the cluster for what is lacking, and tell people what keeps jobs from starting."""
+        busy = [seat.held for seat in self.seats.values() if seat.work or not seat.where]
+        if not self.cluster.is_local:
+            self._ask_for(demand([*decisions.wait, *decisions.nowhere], busy, self._with_gpus))
+        notices = self.nodes.notices(self.seats.values())
+        nowhere = {turn.sweep_id: turn for turn in decisions.nowhere}
+        if self.nodes.all_heard:
+            with self.store.read() as session:
+                for sweep_id, turn in nowhere.items():
+                    sweep = session.get(Sweep, sweep_id)
+                    notices[f"sweep {sweep.name if sweep else sweep_id}"] = self._why_nowhere(turn)
+        if notices != self._notices:
+            with self.lease.write() as session:
+                replace_notices(session, notices)
+            self._notices = notices
+            for subject, words in notices.items():
+                log.warning("%s: %s", subject, words)
+
+    def _why_nowhere(self, turn: Turn) -> str:
+        if words := beyond_maximum(turn, self.cluster.declared_maximum(), self._with_gpus):
+            return f"its jobs cannot start: {words}"
+        if not self._with_gpus and turn.need.accelerator is None:
+            return "its jobs wait: no node that may hold slots has a processor for them"
+        kind = f" of kind {turn.need.accelerator}" if turn.need.accelerator else ""
+        share = "" if turn.need.share is None else f" with {turn.need.share:g} of it free"
+        cards = "card" if turn.need.gpus == 1 else f"{turn.need.gpus} cards"
+        return f"its jobs wait: no node of the cluster now has a {cards}{kind}{share}"
+
+    def _ask_for(self, wanted: Demand) -> None:
+        if wanted != self._demand:
+            self.cluster.request(wanted)
+            self._demand = wanted
+
     def _listen(self) -> None:
         """Store what the slots have told, in one transaction, and ask on."""
         pending = {seat.asked: seat for seat in self.seats.values() if seat.asked is not None}
-        told: list[tuple[_Seat, int, list[Record]]] = []
+        told: list[tuple[Seat, int, list[Record]]] = []
         for answer in self.cluster.ready(pending, ROUND_SECONDS):
             seat = pending[answer]
             try:
@@ -201,9 +276,8 @@ class Scheduler:
                 self._unheard(seat, error)
                 continue
             seat.silent = False
-            if seat.work is None:
-                seat.where, seat.asked, seat.since = value, None, time.monotonic()
-                self._failed_starts = 0
+            if seat.asked_where:
+                self._settled_in(seat, value)
             else:
                 told.append((seat, *value))
         if not told:
@@ -215,10 +289,33 @@ class Scheduler:
         for seat, first, records in told:
             self._heard(seat, first, records)
 
-    def _heard(self, seat: _Seat, first: int, records: list[Record]) -> None:
+    def _settled_in(self, seat: Seat, place: Place) -> None:
+        """A slot has told where it is; an adopted one goes on with its attempt."""
+        seat.where, seat.pid, seat.since = place.where, place.pid, time.monotonic()
+        seat.asked, seat.asked_where = None, False
+        node = node_id(place.where)
+        if len(place.cards) == len(seat.cards) or seat.work is not None:
+            seat.cards = tuple((node, card) for card in place.cards) or ((node, PROCESSORS),)
+        self.nodes.failed.pop(node, None)
+        if words := version_refusal(place.version, place.numerics):
+            self.nodes.refused[node] = words
+            if seat.work is None:
+                self._dismiss(seat)
+                return
+        if seat.work is not None:
+            # a slot that never got the work takes it now; one that has it tells its events again
+            seat.asked = seat.handle.start.remote(seat.work, LISTEN_SECONDS)
+
+    def _heard(self, seat: Seat, first: int, records: list[Record]) -> None:
         """After an answer is stored: ask on, or let the slot take the next job."""
         assert seat.work is not None
         seat.stored = max(seat.stored, first + len(records) - 1)
+        if records:
+            seat.heard_at = time.monotonic()
+        for record in records:
+            if record["kind"] == "result" and RESERVED in record["measurements"]:
+                kind = memory_kind(seat.work.config)
+                self._peaks[kind] = max(record["measurements"][RESERVED], self._peaks.get(kind, 0.0))
         if not records or records[-1]["kind"] != "ended":
             seat.asked = seat.handle.events.remote(seat.work.attempt_id, seat.stored, LISTEN_SECONDS)
             return
@@ -228,25 +325,26 @@ class Scheduler:
         if not records[-1]["reusable"]:
             self._dismiss(seat)
 
-    def _unheard(self, seat: _Seat, error: Exception) -> None:
+    def _unheard(self, seat: Seat, error: Exception) -> None:
         """A slot that did not answer is asked again while it may be alive."""
         lost = self.cluster.why_lost(error, seat.where)
         if lost is None and not seat.silent:
             seat.silent, seat.since = True, time.monotonic()
         if lost is None and time.monotonic() - seat.since < SILENT_SECONDS:
-            if seat.work is None:
-                seat.asked = seat.handle.where.remote()
+            if seat.asked_where:
+                self._ask_where(seat)
             else:
+                assert seat.work is not None
                 seat.asked = seat.handle.start.remote(seat.work, LISTEN_SECONDS)
             return
         cause, message = lost or ("slot_lost", f"{seat.name} could not be reached: {error}")
         if not seat.where:
-            self._failed_starts += 1
-            if self._failed_starts >= MOST_FAILED_STARTS:
-                raise UserError(f"slots cannot start: {message}")
+            self.nodes.slot_failed(seat.cards[0][0], message.splitlines()[0])
+            if why := self.nodes.all_fail():
+                raise UserError(f"slots cannot start: {why}")
         self._lose(seat, cause, message)
 
-    def _lose(self, seat: _Seat, cause: str, message: str) -> None:
+    def _lose(self, seat: Seat, cause: str, message: str) -> None:
         """End a slot, and its attempt with it."""
         log.info("%s: %s: %s", seat.name, cause, message.splitlines()[0])
         if seat.work is not None:
@@ -254,14 +352,18 @@ class Scheduler:
                 end_attempt(session, session.get_one(Attempt, seat.work.attempt_id), cause, message)
         self._dismiss(seat)
 
-    def _dismiss(self, seat: _Seat) -> None:
+    def _dismiss(self, seat: Seat) -> None:
         self.cluster.kill(seat.handle)
         self.seats.pop(seat.name, None)
 
-    def _ask_to_stop(self, seat: _Seat, cause: str) -> None:
+    def _ask_where(self, seat: Seat) -> None:
+        seat.asked, seat.asked_where = seat.handle.where.remote(), True
+
+    def _ask_to_stop(self, seat: Seat, cause: str, seconds: float) -> None:
+        """Have a job write a checkpoint and end; the slot is lost where it does not within `seconds`."""
         assert seat.work is not None
         seat.handle.stop.remote(seat.work.attempt_id, cause)
-        seat.stopping, seat.since = True, time.monotonic()
+        seat.stop_by, seat.stop_cause = time.monotonic() + seconds, cause
 
-    def _busy(self) -> list[_Seat]:
+    def _busy(self) -> list[Seat]:
         return [seat for seat in self.seats.values() if seat.work is not None]

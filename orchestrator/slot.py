@@ -6,27 +6,49 @@ that a second job starts at once.
 
 import gc
 import os
+import signal
 import socket
 import threading
 import time
 import traceback
+from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 
+from headcount import __version__
 from headcount.orchestrator.local_ray import hold
 from headcount.orchestrator.output import CappedOutput
+from headcount.orchestrator.store.memory import RESERVED
 from headcount.orchestrator.store.recording import Record
 from headcount.orchestrator.store.transitions import Work, job_folder
-from headcount.trainer.config import job_from_fields
+from headcount.trainer.config import NUMERICS, job_from_fields
 from headcount.trainer.data import open_dataset
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import Result, to_record
+from headcount.trainer.execution import Execution
 
 UNREAD_SECONDS = 15 * 60
 """After this long without a reader a slot writes a checkpoint and leaves."""
 
 STOP_SECONDS = 60
 """How long a job may take to reach its next update when the slot leaves."""
+
+TOLD_SECONDS = 20
+"""How long a slot that was told to end stays for its last events to be read."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a slot is, and with what it trains."""
+
+    where: str
+    """The node, as attempts record it."""
+    pid: int
+    cards: tuple[int, ...]
+    """As Ray numbers them on the node."""
+    version: str
+    numerics: int
 
 
 class Slot:
@@ -45,13 +67,17 @@ class Slot:
         self._stop_cause: str | None = None
         self._output: CappedOutput | None = None
         self._read_at = time.monotonic()
+        self._told_to_end = False
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, self._on_sigterm)
         threading.Thread(target=self._watch, daemon=True).start()
 
-    def where(self) -> str:
-        """The node, as attempts record it."""
+    def where(self) -> Place:
         import ray
 
-        return f"{socket.gethostname()}/{ray.get_runtime_context().get_node_id()}"
+        node = ray.get_runtime_context().get_node_id()
+        cards = tuple(int(card) for card in ray.get_gpu_ids() if str(card).isdigit())
+        return Place(f"{socket.gethostname()}/{node}", os.getpid(), cards, __version__, NUMERICS)
 
     def attempt(self) -> int | None:
         """The attempt that this slot runs, or ran last; none before the first."""
@@ -80,6 +106,7 @@ class Slot:
             stored = max(0, after + 1 - self._first)
             del self._records[:stored]
             self._first += stored
+            self._news.notify_all()
             self._news.wait_for(lambda: self._records, wait)
             self._read_at = time.monotonic()
             return self._first, list(self._records)
@@ -108,7 +135,7 @@ class Slot:
             output.close()
         except OSError as error:
             cause, message = "user_error", f"cannot write {self._artifacts / work.log}: {error.strerror}"
-        clean = cause in ("finished", "diverged") and _memory_is_free()
+        clean = cause in ("finished", "diverged") and _memory_is_free() and not self._told_to_end
         self._tell(*result, {"kind": "ended", "cause": cause, "message": message, "reusable": clean})
 
     def _train(self, work: Work, result: list[Record]) -> tuple[str, str | None]:
@@ -122,9 +149,13 @@ class Slot:
         folder = self._artifacts / job_folder(work.job_id)
         try:
             config = job_from_fields(work.config, work.seed)
-            for event in train(config, dataset, folder=folder, stop=lambda: self._stop_cause is not None):
+            execution = Execution(micro_batch=work.micro_batch)
+            stop = lambda: self._stop_cause is not None  # noqa: E731
+            for event in train(config, dataset, folder=folder, execution=execution, stop=stop):
                 if isinstance(event, Result):
-                    result.append(to_record(event))
+                    record = to_record(event)
+                    record["measurements"] |= _reserved_memory()
+                    result.append(record)
                     return event.outcome, None
                 self._tell(to_record(event))
         except Exception as error:
@@ -133,27 +164,44 @@ class Slot:
         return self._stop_cause, None
 
     def _watch(self) -> None:
-        """Bound the output, and leave when nobody reads."""
-        while time.monotonic() - self._read_at < UNREAD_SECONDS:
+        """Bound the output, and leave when told to, or when nobody reads."""
+        while time.monotonic() - self._read_at < UNREAD_SECONDS and not self._told_to_end:
             if output := self._output:
                 output.check()
             time.sleep(1)
         with self._news:
             self._stop_cause = "preempted"
             self._news.wait_for(lambda: not self._is_busy(), STOP_SECONDS)
+            if self._told_to_end:
+                self._news.wait_for(lambda: not self._records, TOLD_SECONDS)
         os._exit(0)
+
+    def _on_sigterm(self, number: int, frame: FrameType | None) -> None:
+        """The node is about to go: the job writes a checkpoint and goes on elsewhere.
+
+        A signal comes between any two steps of the main thread, so that no lock may be taken here.
+        """
+        self._stop_cause, self._told_to_end = "preempted", True
 
     def _is_busy(self) -> bool:
         return self._work is not None and not (self._records and self._records[-1]["kind"] == "ended")
 
 
+def _reserved_memory() -> dict[str, float]:
+    """What the job's allocator held of the card at most: with its cache and graphs."""
+    import torch
+
+    return {RESERVED: float(torch.cuda.max_memory_reserved())} if torch.cuda.is_initialized() else {}  # type: ignore[no-untyped-call]
+
+
 def _memory_is_free() -> bool:
-    """Whether the job has given back its GPU memory; the context itself stays."""
+    """Give back the job's GPU memory; whether all of it is. The context itself stays."""
     import torch
 
     gc.collect()
-    if not torch.cuda.is_available():
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return True
+    torch._C._cuda_clearCublasWorkspaces()  # they lie in the allocator's memory
     torch.cuda.empty_cache()
     return torch.cuda.memory_allocated() == 0
 
@@ -171,13 +219,16 @@ def _explain(error: Exception) -> str:
     return str(error) if isinstance(error, UserError) else "".join(traceback.format_exception(error))
 
 
-def actor_options(name: str, uses_gpu: bool) -> dict[str, Any]:
-    """Ray's options for a slot: detached, one CPU thread, its GPU fixed for life, restarted by nobody."""
+def actor_options(name: str, cards: int, share: float) -> dict[str, Any]:
+    """Ray's options for a slot: detached, its cards fixed for life, restarted by nobody.
+
+    `cards` are how many it holds, `share` how much of each; without cards it holds one processor.
+    """
     return {
         "name": name,
         "lifetime": "detached",
-        "num_cpus": 1,
-        "num_gpus": 1 if uses_gpu else 0,
+        "num_cpus": min(1.0, share) if cards else 1,
+        "num_gpus": cards * share if cards else 0,
         "max_restarts": 0,
         "max_task_retries": 0,
         "max_concurrency": 8,
