@@ -1,5 +1,6 @@
 """CUDA graphs: work that is captured once and replayed, so that Python and launches cost nothing a pass."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -7,6 +8,9 @@ import torch
 from torch import Tensor
 
 Work = Callable[..., None]
+
+_NOTICES = ("Synchronization debug mode is a prototype", "The AccumulateGrad node's stream")
+"""Warnings of PyTorch's that capturing on a stream of its own sets off, and that ask for nothing."""
 
 
 class GraphError(RuntimeError):
@@ -35,7 +39,9 @@ class Graphs:
 
         Raises `GraphError` for work that waits for the device.
         """
-        with self.on_stream():
+        with self.on_stream(), warnings.catch_warnings():
+            for message in _NOTICES:
+                warnings.filterwarnings("ignore", message)
             prepare()
             work(*inputs)  # compiles what is not compiled yet, which waits for the GPU
             prepare()

@@ -8,7 +8,8 @@ import torch
 
 from headcount.trainer.config import JobConfig
 from headcount.trainer.data import Dataset
-from headcount.trainer.events import Evaluation, Event
+from headcount.trainer.errors import UserError
+from headcount.trainer.events import Evaluation, Event, Started
 from headcount.trainer.execution import Execution
 from headcount.trainer.loop import train
 
@@ -51,3 +52,43 @@ def test_gpu_and_cpu_agree_to_rounding(small_job: Callable[..., JobConfig], smal
     (_, on_gpu), *_ = losses(list(train(config, small_data, execution=Execution(device="cuda"))))
     (_, on_cpu), *_ = losses(list(train(config, small_data, execution=Execution(device="cpu"))))
     assert on_gpu == pytest.approx(on_cpu, abs=1e-4)
+
+
+@pytest.mark.parametrize("residual", ["additive", "mhar"])
+def test_graphs_give_the_bits_of_the_same_work_launched_one_by_one(
+    small_job: Callable[..., JobConfig], small_data: Dataset, residual: str
+) -> None:
+    config = small_job(model__d_model=64, model__residual=residual, train__precision="bf16")
+    told = {}
+    for graphs in (True, False):
+        execution = Execution(device="cuda", graphs=graphs, micro_batch=3)  # 3 + 3 + 2 windows
+        events = list(train(config, small_data, execution=execution))
+        assert isinstance(events[0], Started)
+        assert events[0].environment["graphs"] is graphs
+        told[graphs] = losses(events)
+    assert told[True] == told[False]
+
+
+def test_another_rate_or_seed_compiles_nothing(
+    small_job: Callable[..., JobConfig], small_data: Dataset
+) -> None:
+    from torch._dynamo.utils import counters
+
+    def graphs_made(seed: int, rate: float) -> int:
+        config = small_job(seed, model__d_model=64, train__precision="bf16", train__peak_lr=rate)
+        list(train(config, small_data, execution=Execution(device="cuda")))
+        return counters["stats"]["unique_graphs"]
+
+    first = graphs_made(0, 1e-2)
+    assert first > 0
+    assert graphs_made(1, 1e-3) == first
+
+
+def test_heads_that_flash_does_not_take_are_refused(
+    small_job: Callable[..., JobConfig], small_data: Dataset
+) -> None:
+    config = small_job(
+        model__d_model=1024, model__heads=2, model__kv_heads=1, train__precision="bf16"
+    )  # of width 512
+    with pytest.raises(UserError, match=r"flash attention cannot run on cuda:0 with 2 heads of width 512"):
+        list(train(config, small_data, execution=Execution(device="cuda")))
