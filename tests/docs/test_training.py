@@ -12,7 +12,9 @@ UNITS = {"M": 1e6, "B": 1e9}
 
 
 def test_the_table_of_scales() -> None:
-    rows = [line.split(" | ") for line in PAGE.splitlines() if re.match(r"\| `\w+` \| [\d,]+ \| \d+ \|", line)]
+    rows = [
+        line.split(" | ") for line in PAGE.splitlines() if re.match(r"\| `\w+` \| [\d,]+ \| \d+ \|", line)
+    ]
     assert [row[0].strip("| `") for row in rows] == list(SCALES)
     for name, *cells in rows:
         config = job_from_fields({"model.scale": name.strip("| `"), "model.vocab_size": 151_936})
