@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-from sqlalchemy import insert, text
+from sqlalchemy import insert, select, text
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store import Store
@@ -83,11 +83,10 @@ def fill(store: Store, size: Size) -> None:
                 for position, (job, (seed, cell)) in enumerate(zip(ids, keys, strict=True))
             ),
         )
-        first = (session.query(Attempt.id).order_by(Attempt.id.desc()).limit(1).scalar() or 0) + 1
         _write(session, Attempt, (_attempt(job, i) for i, job in enumerate(ids)))
         _write(session, Measurement, (m for i, job in enumerate(ids) for m in _measurements(job, i)))
         _write(session, Event, (_event(sweep.id, job) for job in ids))
-        _evaluations(session, ids, first, losses)
+        _evaluations(session, sweep.id, ids, losses)
 
 
 def analyze(store: Store) -> None:
@@ -219,11 +218,13 @@ def _write(session: Session, table: type[Base], rows: Iterator[dict[str, Any]]) 
         session.execute(insert(table), batch)
 
 
-def _evaluations(session: Session, ids: Sequence[str], first_attempt: int, losses: np.ndarray) -> None:
+def _evaluations(session: Session, sweep: int, ids: Sequence[str], losses: np.ndarray) -> None:
     """The many rows, by the driver's fast way."""
+    of_sweep = select(Attempt.job_id, Attempt.id).join(SweepJob, SweepJob.job_id == Attempt.job_id)
+    attempts = dict(session.execute(of_sweep.where(SweepJob.sweep_id == sweep)).tuples().all())
     steps = range(EVERY, STEPS + 1, EVERY)
     rows = (
-        (job, step, first_attempt + i, loss)
+        (job, step, attempts[job], loss)
         for i, job in enumerate(ids)
         for step, loss in zip(steps, losses[i].tolist(), strict=True)
     )

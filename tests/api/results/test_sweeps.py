@@ -75,8 +75,9 @@ def test_cells_list_their_jobs(session: Session) -> None:
     assert [r.seed for r in treatments[0].results] == [0, 1, 2]
     assert (treatments[0].results[0].tail_mean, treatments[0].results[0].diverged_step) == (None, 120)
     assert cell_view(session, "head-count", control.id) == control
-    with pytest.raises(NotFoundError, match="sweep 'head-count' has no cell 999"):
-        cell_view(session, "head-count", 999)
+    absent = 2**31 - 1
+    with pytest.raises(NotFoundError, match=f"sweep 'head-count' has no cell {absent}"):
+        cell_view(session, "head-count", absent)
 
 
 def test_pages_of_jobs_join_to_all_of_them(session: Session) -> None:
