@@ -221,7 +221,7 @@ def _write(session: Session, table: type[Base], rows: Iterator[dict[str, Any]]) 
 def _evaluations(session: Session, sweep: int, ids: Sequence[str], losses: np.ndarray) -> None:
     """The many rows, by the driver's fast way."""
     of_sweep = select(Attempt.job_id, Attempt.id).join(SweepJob, SweepJob.job_id == Attempt.job_id)
-    attempts = dict(session.execute(of_sweep.where(SweepJob.sweep_id == sweep)).tuples().all())
+    attempts = dict(session.execute(of_sweep.where(SweepJob.sweep_id == sweep)).all())
     steps = range(EVERY, STEPS + 1, EVERY)
     rows = (
         (job, step, attempts[job], loss)
