@@ -12,17 +12,16 @@ from collections.abc import Callable
 from sqlalchemy import select
 
 from headcount.orchestrator.cluster import Cluster, node_id
-from headcount.orchestrator.demand import Demand, beyond_maximum, demand
+from headcount.orchestrator.lacking import Lacking
 from headcount.orchestrator.lease import LEASE_SECONDS, Lease
 from headcount.orchestrator.nodes import Nodes
 from headcount.orchestrator.packing import share_on
-from headcount.orchestrator.placement import PROCESSORS, Decisions, Making, place
+from headcount.orchestrator.placement import PROCESSORS, Making, place
 from headcount.orchestrator.seats import Seat
 from headcount.orchestrator.slot import Place
 from headcount.orchestrator.store.engine import StoreUnavailable
 from headcount.orchestrator.store.memory import RESERVED, memory_kind, recorded_peaks
-from headcount.orchestrator.store.models import Attempt, Job, Sweep
-from headcount.orchestrator.store.notices import replace_notices
+from headcount.orchestrator.store.models import Attempt, Job
 from headcount.orchestrator.store.queue import Queue
 from headcount.orchestrator.store.recording import Record, record_events
 from headcount.orchestrator.store.transitions import (
@@ -69,12 +68,11 @@ class Scheduler:
         self.seats: dict[str, Seat] = {}
         self.waits = waits
         self.nodes = Nodes(cluster)
+        self.lacking = Lacking(lease, cluster, self.nodes)
         self.queue = Queue()
         self._with_gpus = False
         self._peaks: dict[str, float] = {}
         self._renewed = self._fitted = 0.0
-        self._demand = Demand()
-        self._notices: dict[str, str] | None = None
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
@@ -101,7 +99,7 @@ class Scheduler:
 
     def dismiss_all(self) -> None:
         """Let all slots go at once; what they ran is settled as lost by the next scheduler."""
-        self._ask_for(Demand())
+        self.lacking.withdraw()
         self.nodes.clear_marks()
         for seat in list(self.seats.values()):
             self._dismiss(seat)
@@ -196,7 +194,7 @@ class Scheduler:
         self._dispatch(decisions.give)
         if timed:
             self._fitted = time.monotonic()
-            self._tell(decisions)
+            self.lacking.tell(decisions, self.seats.values(), self._with_gpus)
 
     def _let_idle_go(self) -> None:
         for seat in list(self.seats.values()):
@@ -229,40 +227,6 @@ class Scheduler:
             seat.asked = seat.handle.start.remote(work, LISTEN_SECONDS)
             told = {"job": work.job_id, "attempt": work.number, "slot": seat.name, "node": seat.where}
             log.info("attempt %d of %s on %s", work.number, work.job_id[:8], seat.name, extra=told)
-
-    def _tell(self, decisions: Decisions) -> None:
-        """Ask the cluster for what is lacking, and tell people what keeps jobs from starting."""
-        busy = [seat.held for seat in self.seats.values() if seat.work or not seat.where]
-        if not self.cluster.is_local:
-            self._ask_for(demand([*decisions.wait, *decisions.nowhere], busy, self._with_gpus))
-        notices = self.nodes.notices(self.seats.values())
-        nowhere = {turn.sweep_id: turn for turn in decisions.nowhere}
-        if self.nodes.all_heard:
-            with self.store.read() as session:
-                for sweep_id, turn in nowhere.items():
-                    sweep = session.get(Sweep, sweep_id)
-                    notices[f"sweep {sweep.name if sweep else sweep_id}"] = self._why_nowhere(turn)
-        if notices != self._notices:
-            with self.lease.write() as session:
-                replace_notices(session, notices)
-            self._notices = notices
-            for subject, words in notices.items():
-                log.warning("%s: %s", subject, words)
-
-    def _why_nowhere(self, turn: Turn) -> str:
-        if words := beyond_maximum(turn, self.cluster.declared_maximum(), self._with_gpus):
-            return f"its jobs cannot start: {words}"
-        if not self._with_gpus and turn.need.accelerator is None:
-            return "its jobs wait: no node that may hold slots has a processor for them"
-        kind = f" of kind {turn.need.accelerator}" if turn.need.accelerator else ""
-        share = "" if turn.need.share is None else f" with {turn.need.share:g} of it free"
-        cards = "card" if turn.need.gpus == 1 else f"{turn.need.gpus} cards"
-        return f"its jobs wait: no node of the cluster now has a {cards}{kind}{share}"
-
-    def _ask_for(self, wanted: Demand) -> None:
-        if wanted != self._demand:
-            self.cluster.request(wanted)
-            self._demand = wanted
 
     def _listen(self) -> None:
         """Store what the slots have told, in one transaction, and ask on."""
