@@ -28,7 +28,7 @@ from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream, State
 from headcount.trainer.residuals.mixing import mix_by_head, recomputed
 
-READS = ("query_init", "block_size", "logit_scale", "logit_scale_form")
+READS = ("query_init", "block_size", "logit_scale", "logit_scale_form", "query_decay")
 DIAGNOSTICS = ("weights", "combination")
 
 
@@ -108,6 +108,7 @@ class Stream(ResidualStream):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
         self.block_size, self.query_init, self.std = config.block_size, config.query_init, config.init_std
+        self.query_decay = config.query_decay
         sublayers = 2 * config.layers
         self.sites: Sequence[_Site] = nn.ModuleList(  # type: ignore[assignment]
             _Site(config) for _ in range(sublayers + 1)
@@ -144,7 +145,10 @@ class Stream(ResidualStream):
 
     def undecayed(self) -> Iterable[nn.Parameter]:
         scales = [site.logit_scales for site in self.sites if site.logit_scales is not None]
-        return [*(site.combination for site in self.sites), *self.writes, *self.gates, *scales]
+        routing: list[nn.Parameter] = []
+        if self.query_decay == "spared":
+            routing = [p for site in self.sites for p in (*site.queries, site.key_weight)]
+        return [*routing, *(site.combination for site in self.sites), *self.writes, *self.gates, *scales]
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         """The weights of both streams [sources, ..., 2], and (a_0, a_1)."""

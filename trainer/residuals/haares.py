@@ -20,7 +20,7 @@ from headcount.trainer.residuals.details import DetailedBlocks, split_sign
 from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.routed import RoutedStream
 
-READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form")
+READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form", "query_decay")
 DIAGNOSTICS = ("weights",)
 
 

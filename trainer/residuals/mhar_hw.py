@@ -18,7 +18,7 @@ from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.routed import RoutedStream
 
-READS = ("routing_heads", "query_init", "logit_scale", "logit_scale_form")
+READS = ("routing_heads", "query_init", "logit_scale", "logit_scale_form", "query_decay")
 DIAGNOSTICS = ("weights",)
 
 

@@ -72,6 +72,8 @@ def stream_label(model: "ModelConfig") -> str:
             parts.append(f"logit scale {model.logit_scale:g}")
     if "query_init" in reads and model.query_init == "normal":
         parts.append("random queries")
+    if "query_decay" in reads and model.query_decay == "spared":
+        parts.append("queries spared by weight decay")
     return ", ".join(parts)
 
 

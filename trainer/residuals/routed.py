@@ -24,6 +24,7 @@ class RoutedStream(ResidualStream):
         width = config.d_model
         self.heads, self.eps, self.std = config.routing_heads, config.norm_eps, config.init_std
         self.query_init, self.logit_scale = config.query_init, config.logit_scale
+        self.query_decay = config.query_decay
         self.queries = nn.ParameterList(torch.zeros(width) for _ in range(sites))
         self.key_weights = nn.ParameterList(torch.ones(width) for _ in range(sites))
         self.logit_scales = nn.ParameterList()
@@ -50,7 +51,8 @@ class RoutedStream(ResidualStream):
         return [(query, self.std) for query in self.queries] if self.query_init == "normal" else []
 
     def undecayed(self) -> Iterable[nn.Parameter]:
-        return list(self.logit_scales)
+        routing = [] if self.query_decay == "decayed" else [*self.queries, *self.key_weights]
+        return [*routing, *self.logit_scales]
 
     def _scaled_query(self, site: int) -> Tensor:
         query: Tensor = self.queries[site]

@@ -25,7 +25,15 @@ from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.mixing import mix_by_head, recomputed
 from headcount.trainer.residuals.routed import RoutedStream
 
-READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form", "detail_bias")
+READS = (
+    "routing_heads",
+    "query_init",
+    "block_size",
+    "logit_scale",
+    "logit_scale_form",
+    "query_decay",
+    "detail_bias",
+)
 DIAGNOSTICS = ("weights",)
 
 
