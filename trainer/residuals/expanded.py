@@ -1,5 +1,7 @@
-"""What `xhc` and `xhc_flash` share: the coefficients of one sublayer, and streams of which k are written."""
+"""What `xhc` and `xhc_flash` share: N streams of which k are written, and the coefficients of a sublayer."""
 
+from abc import ABC
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -7,6 +9,7 @@ from torch import Tensor, nn
 
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.residuals.interface import ResidualStream, State
 from headcount.trainer.residuals.mixing import Rows, sinkhorn
 
 KERNELS = (4, 8, 12)
@@ -29,6 +32,25 @@ class ActiveRows(Rows):
         mixed = chosen if self.mixing is None else self.mixing @ chosen
         is_active = self.active.sum(-2).unsqueeze(-1) > 0
         self.rows = torch.where(is_active, self.active.mT @ (mixed + self.write @ outputs), self.rows)
+
+
+class ExpandedStream(ResidualStream, ABC):
+    """N streams, with the coefficients of each sublayer in `sublayers`; their sum is the end."""
+
+    def __init__(self, config: ModelConfig, sublayers: "list[Coefficients]") -> None:
+        super().__init__(config)
+        self.streams, self.std = config.streams, config.init_std
+        self.sublayers: Sequence[Coefficients] = nn.ModuleList(sublayers)  # type: ignore[assignment]
+
+    def finish(self, state: State) -> Tensor:
+        end: Tensor = state.rows.sum(-2)
+        return end
+
+    def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
+        return [(own.router, self.std) for own in self.sublayers if own.router is not None]
+
+    def undecayed(self) -> Iterable[nn.Parameter]:
+        return [parameter for own in self.sublayers for parameter in own.undecayed()]
 
 
 class Coefficients(nn.Module):

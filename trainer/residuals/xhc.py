@@ -23,15 +23,14 @@ no weights, and eps `norm_eps` (LN: 1e-5); the fixed streams are the first m; th
 |.|² + 1e-6 · d; weight decay spares a and b. The form that moves less memory is `xhc_flash`.
 """
 
-from collections.abc import Iterable, Sequence
 from functools import partial
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.residuals.expanded import ActiveRows, Coefficients
-from headcount.trainer.residuals.interface import ResidualStream, State
+from headcount.trainer.residuals.expanded import ActiveRows, Coefficients, ExpandedStream
+from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.mixing import recomputed
 
 READS = ("streams",)
@@ -72,13 +71,9 @@ def kept_per_token(model: ModelConfig) -> float:
     return model.layers * (vectors * width + coefficients) - (n - 1) * width
 
 
-class Stream(ResidualStream):
+class Stream(ExpandedStream):
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.streams, self.std = config.streams, config.init_std
-        self.sublayers: Sequence[Coefficients] = nn.ModuleList(  # type: ignore[assignment]
-            Coefficients(config, site) for site in range(2 * config.layers)
-        )
+        super().__init__(config, [Coefficients(config, site) for site in range(2 * config.layers)])
 
     def begin(self, embedding: Tensor) -> State:
         return ActiveRows.copies(embedding, self.streams)
@@ -93,16 +88,6 @@ class Stream(ResidualStream):
     def write(self, state: State, site: int, output: Tensor) -> None:
         augmented = self.sublayers[site].augmented
         state.advance(recomputed(augmented, output) if site % 2 else output.unsqueeze(-2))
-
-    def finish(self, state: State) -> Tensor:
-        end: Tensor = state.rows.sum(-2)
-        return end
-
-    def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
-        return [(own.router, self.std) for own in self.sublayers if own.router is not None]
-
-    def undecayed(self) -> Iterable[nn.Parameter]:
-        return [parameter for own in self.sublayers for parameter in own.undecayed()]
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         """The coefficients of the sublayer at `site`, for each token."""

@@ -17,17 +17,16 @@ paper's form for four sublayers, which mixes at the last MLP alone, is not built
 sublayers' coefficients are shared.
 """
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headcount.kernels.definition import exact_dtype
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.residuals.expanded import ActiveRows, Coefficients
-from headcount.trainer.residuals.interface import ResidualStream, State
+from headcount.trainer.residuals.expanded import ActiveRows, Coefficients, ExpandedStream
+from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.mixing import recomputed
 
 READS = ("streams",)
@@ -79,14 +78,11 @@ class _Block(ActiveRows):
     factor: Tensor | None = None
 
 
-class Stream(ResidualStream):
+class Stream(ExpandedStream):
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        self.streams, self.std = config.streams, config.init_std
-        self.sublayers: Sequence[Coefficients] = nn.ModuleList(  # type: ignore[assignment]
-            Coefficients(config, site, routes=site % 2 == 0, mixes=site % 2 == 1)
-            for site in range(2 * config.layers)
-        )
+        sites = range(2 * config.layers)
+        own = [Coefficients(config, s, routes=s % 2 == 0, mixes=s % 2 == 1) for s in sites]
+        super().__init__(config, own)
 
     def begin(self, embedding: Tensor) -> State:
         return _Block.copies(embedding, self.streams)
@@ -109,16 +105,6 @@ class Stream(ResidualStream):
         else:
             state.mlp_input = state.mlp_input + state.factor * output
             state.advance(output.unsqueeze(-2))
-
-    def finish(self, state: State) -> Tensor:
-        end: Tensor = state.rows.sum(-2)
-        return end
-
-    def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
-        return [(own.router, self.std) for own in self.sublayers if own.router is not None]
-
-    def undecayed(self) -> Iterable[nn.Parameter]:
-        return [parameter for own in self.sublayers for parameter in own.undecayed()]
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         """The coefficients for each token; a block's reads [..., 2, N] are given at its attention site."""
