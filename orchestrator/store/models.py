@@ -1,4 +1,4 @@
-"""The tables. Wishes (`sweep_job`) and facts (`job`, `attempt`, `evaluation`) are apart."""
+"""The tables of work. Wishes (`sweep_job`) and facts (`job`, `attempt`, `evaluation`) are apart."""
 
 from datetime import datetime
 from typing import Any
@@ -8,6 +8,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from headcount.orchestrator.store.columns import Base as Base
 from headcount.orchestrator.store.columns import one_of
+from headcount.orchestrator.store.service_models import Answer as Answer
+from headcount.orchestrator.store.service_models import Login as Login
+from headcount.orchestrator.store.service_models import Token as Token
 
 JOB_STATES = ("queued", "running", "cancelling", "finished", "diverged", "failed", "cancelled")
 SETTLED_STATES = ("finished", "diverged", "failed", "cancelled")
@@ -253,25 +256,6 @@ class Lease(Base):
     expires: Mapped[datetime]
 
 
-class Token(Base):
-    """A credential of the service; only its hash is kept."""
-
-    __tablename__ = "token"
-
-    id: Mapped[int] = mapped_column(Integer, primary_key=True)
-    name: Mapped[str] = mapped_column(String(200))
-    """Of whom; also the owner of the sweeps that are submitted with it."""
-    start: Mapped[str] = mapped_column(String(16), server_default="")
-    """The first characters, by which its holder can recognise it."""
-    sha256: Mapped[str] = mapped_column(String(64), unique=True)
-    scopes: Mapped[list[Any]]
-    created: Mapped[datetime]
-    expires: Mapped[datetime | None]
-    revoked: Mapped[datetime | None]
-    last_used: Mapped[datetime | None]
-    """To the hour."""
-
-
 class Notice(Base):
     """What keeps jobs from starting now, in words for people; gone when it does not any more."""
 
@@ -281,27 +265,3 @@ class Notice(Base):
     """Such as `node HOST`, `sweep NAME`."""
     words: Mapped[str] = mapped_column(Text)
     since: Mapped[datetime]
-
-
-class Login(Base):
-    """A browser that showed a token; only the hash of its cookie is kept."""
-
-    __tablename__ = "login"
-
-    sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
-    token_id: Mapped[int] = mapped_column(ForeignKey("token.id"))
-    expires: Mapped[datetime]
-
-
-class Answer(Base):
-    """What a request with an idempotency key was answered, for when it is sent again."""
-
-    __tablename__ = "answer"
-
-    caller: Mapped[str] = mapped_column(String(200), primary_key=True)
-    key: Mapped[str] = mapped_column(String(255), primary_key=True)
-    question: Mapped[str] = mapped_column(String(64))
-    """SHA-256 of the request."""
-    content: Mapped[str | None] = mapped_column(Text)
-    """NULL while it is worked on."""
-    created: Mapped[datetime]
