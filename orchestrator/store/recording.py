@@ -2,12 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple, cast
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Table, bindparam, delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.journal import announce_job, now, tell_sweeps_of, touch_sweeps_of
+from headcount.orchestrator.store.journal import (
+    announce_job,
+    now,
+    tell_sweeps_of,
+    touch_sweeps_of,
+    touch_sweeps_of_job,
+)
 from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Job, Measurement, Progress
 from headcount.orchestrator.store.tails import report
 from headcount.orchestrator.store.transitions import end_attempt, job_folder
@@ -22,18 +29,23 @@ PROGRESS_POINTS = 400
 def record_events(session: Session, attempt_id: int, first: int, records: Sequence[Record]) -> bool:
     """Store the records numbered from `first`; those stored before are passed over.
 
-    Returns whether the attempt is still open. What a closed attempt says late is dropped.
+    Returns whether the attempt is still open. What a closed attempt says late is dropped. Rows are written
+    past the session's objects, which costs half the time: one that it held before is stale afterwards.
     """
-    attempt = session.get_one(Attempt, attempt_id)
-    if attempt.ended is not None:
+    session.flush()
+    told = _Told(*session.connection().execute(_TOLD, {"of_attempt": attempt_id}).one())
+    if told.ended is not None:
         return False
-    fresh = records[max(0, attempt.last_event + 1 - first) :]
-    assert not fresh or first <= attempt.last_event + 1, "a gap in an attempt's events"
+    fresh = records[max(0, told.last_event + 1 - first) :]
+    assert not fresh or first <= told.last_event + 1, "a gap in an attempt's events"
     if not fresh:
         return True
-    job = session.get_one(Job, attempt.job_id)
-    attempt.last_event += len(fresh)
-    _store_curves(session, job, attempt, fresh)
+    _store_curves(session, told, fresh)
+    if all(record["kind"] in _CURVES for record in fresh):
+        touch_sweeps_of_job(session, told.job_id)
+        return True
+    attempt = session.get_one(Attempt, attempt_id, populate_existing=True)
+    job = session.get_one(Job, told.job_id, populate_existing=True)
     for record in fresh:
         match record["kind"]:
             case "checkpoint":
@@ -51,54 +63,97 @@ def record_events(session: Session, attempt_id: int, first: int, records: Sequen
     return attempt.ended is None
 
 
-def _store_curves(session: Session, job: Job, attempt: Attempt, records: Sequence[Record]) -> None:
-    """Started, progress and evaluations. A step that is trained again replaces what was stored of it."""
-    if records[0]["kind"] == "started":
-        attempt.start_step, attempt.environment = records[0]["step"], records[0]["environment"]
-        job.step = records[0]["step"]
-        for table in (Evaluation, Progress):
-            session.execute(delete(table).where(table.job_id == job.id, table.step > job.step))
-        announce_job(session, job.id, "started", attempt=attempt.number, step=job.step)
-    evaluations = {r["step"]: r for r in records if r["kind"] == "evaluation"}
-    held = _held_losses(session, job, list(evaluations))
-    _replace(
-        session, job, Evaluation, [_evaluation(job, attempt, r) for r in evaluations.values()], list(held)
+_CURVES = ("progress", "evaluation")
+"""Kinds of records that are stored as points of a curve, and as nothing else."""
+
+
+class _Told(NamedTuple):
+    """What is known of an attempt and its job before the next records."""
+
+    attempt_id: int
+    number: int
+    last_event: int
+    ended: datetime | None
+    job_id: str
+    step: int
+    steps: int
+
+
+_ATTEMPT: Any = Attempt.__table__
+_JOB: Any = Job.__table__
+_TOLD = (
+    select(
+        _ATTEMPT.c.id,
+        _ATTEMPT.c.number,
+        _ATTEMPT.c.last_event,
+        _ATTEMPT.c.ended,
+        _JOB.c.id,
+        _JOB.c.step,
+        _JOB.c.config["train.steps"].as_integer(),
     )
-    told = [{"step": step, "loss": _finite(record["loss"])} for step, record in evaluations.items()]
-    tell_sweeps_of(session, job.id, "evaluated", [t for t in told if held.get(t["step"]) != t["loss"]])
-    progress = _thinned(session, job, [r for r in records if r["kind"] == "progress"])
-    again = [r["step"] for r in progress if r["step"] <= job.step]
-    _replace(session, job, Progress, [_progress(job, attempt, r) for r in progress], again)
+    .join(_JOB, _JOB.c.id == _ATTEMPT.c.job_id)
+    .where(_ATTEMPT.c.id == bindparam("of_attempt"))
+)
+_HEARD = update(_ATTEMPT).where(_ATTEMPT.c.id == bindparam("of_attempt"))
+_DONE = update(_JOB).where(_JOB.c.id == bindparam("of_job"))
+
+
+def _store_curves(session: Session, told: _Told, records: Sequence[Record]) -> None:
+    """Started, progress and evaluations. A step that is trained again replaces what was stored of it."""
+    connection = session.connection()
+    heard = {"last_event": told.last_event + len(records)}
+    if records[0]["kind"] == "started":
+        heard |= {"start_step": records[0]["step"], "environment": records[0]["environment"]}
+        told = told._replace(step=records[0]["step"])
+        for table in (Evaluation, Progress):
+            session.execute(delete(table).where(table.job_id == told.job_id, table.step > told.step))
+        announce_job(session, told.job_id, "started", attempt=told.number, step=told.step)
+    connection.execute(_HEARD, {"of_attempt": told.attempt_id, **heard})
+    evaluations = {r["step"]: r for r in records if r["kind"] == "evaluation"}
+    held = _held_losses(session, told, list(evaluations))
+    _replace(session, told, Evaluation, [_evaluation(told, r) for r in evaluations.values()], list(held))
+    losses = [{"step": step, "loss": _finite(record["loss"])} for step, record in evaluations.items()]
+    tell_sweeps_of(session, told.job_id, "evaluated", [t for t in losses if held.get(t["step"]) != t["loss"]])
+    progress = _thinned(session, told, [r for r in records if r["kind"] == "progress"])
+    again = [r["step"] for r in progress if r["step"] <= told.step]
+    _replace(session, told, Progress, [_progress(told, r) for r in progress], again)
     done = [r["step"] for r in records if r["kind"] in ("progress", "evaluation", "checkpoint", "result")]
-    job.step = max([job.step, *done])
+    connection.execute(_DONE, {"of_job": told.job_id, "step": max([told.step, *done])})
 
 
-def _held_losses(session: Session, job: Job, steps: list[int]) -> dict[int, float | None]:
+def _held_losses(session: Session, told: _Told, steps: list[int]) -> dict[int, float | None]:
     """Those stored at some of these steps: none behind the last step that was told."""
-    steps = [step for step in steps if step <= job.step]
+    steps = [step for step in steps if step <= told.step]
     if not steps:
         return {}
-    query = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)
-    near = session.execute(query.where(Evaluation.step >= min(steps), Evaluation.step <= max(steps)))
+    between = {"of_job": told.job_id, "first": min(steps), "last": max(steps)}
+    near = session.connection().execute(_HELD, between)
     return {step: loss for step, loss in near if step in steps}
 
 
-def _evaluation(job: Job, attempt: Attempt, record: Record) -> dict[str, Any]:
+_EVALUATION: Any = Evaluation.__table__
+_HELD = select(_EVALUATION.c.step, _EVALUATION.c.loss).where(
+    _EVALUATION.c.job_id == bindparam("of_job"),
+    _EVALUATION.c.step.between(bindparam("first"), bindparam("last")),
+)
+
+
+def _evaluation(told: _Told, record: Record) -> dict[str, Any]:
     losses = [_finite(loss) for loss in record["window_losses"]]
     return {
-        "job_id": job.id,
+        "job_id": told.job_id,
         "step": record["step"],
-        "attempt_id": attempt.id,
+        "attempt_id": told.attempt_id,
         "loss": _finite(record["loss"]),
         "window_losses": losses or None,
     }
 
 
-def _progress(job: Job, attempt: Attempt, record: Record) -> dict[str, Any]:
+def _progress(told: _Told, record: Record) -> dict[str, Any]:
     return {
-        "job_id": job.id,
+        "job_id": told.job_id,
         "step": record["step"],
-        "attempt_id": attempt.id,
+        "attempt_id": told.attempt_id,
         "loss": _finite(record["loss"]),
         "learning_rate": record["learning_rate"],
         "gradient_norm": _finite(record["gradient_norm"]),
@@ -106,31 +161,35 @@ def _progress(job: Job, attempt: Attempt, record: Record) -> dict[str, Any]:
     }
 
 
-def _thinned(session: Session, job: Job, records: list[Record]) -> list[Record]:
+def _thinned(session: Session, told: _Told, records: list[Record]) -> list[Record]:
     """Those records that are far enough from the one stored before them."""
     if not records:
         return []
-    last = session.scalar(select(func.max(Progress.step)).where(Progress.job_id == job.id)) or 0
+    last = session.connection().execute(_LAST_PROGRESS, {"of_job": told.job_id}).scalar() or 0
     kept = []
     for record in records:
-        if record["step"] - last >= job.config["train.steps"] / PROGRESS_POINTS:
+        if record["step"] - last >= told.steps / PROGRESS_POINTS:
             kept.append(record)
             last = record["step"]
     return kept
 
 
+_PROGRESS: Any = Progress.__table__
+_LAST_PROGRESS = select(func.max(_PROGRESS.c.step)).where(_PROGRESS.c.job_id == bindparam("of_job"))
+
+
 def _replace(
     session: Session,
-    job: Job,
+    told: _Told,
     table: type[Evaluation | Progress],
     rows: list[Record],
     again: list[int],
 ) -> None:
     """Insert rows, after those are deleted that the store may hold at the steps `again`."""
     if again:
-        session.execute(delete(table).where(table.job_id == job.id, table.step.in_(again)))
+        session.execute(delete(table).where(table.job_id == told.job_id, table.step.in_(again)))
     if rows:
-        session.execute(insert(table), rows)
+        session.connection().execute(insert(cast(Table, table.__table__)), rows)
 
 
 def _store_checkpoint(session: Session, job: Job, attempt: Attempt, record: Record) -> None:
