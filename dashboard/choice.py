@@ -6,17 +6,27 @@ from typing import Any
 from urllib.parse import urlencode
 
 from headcount.api.results import AblationTable, CurveLine, QueryError
-from headcount.api.results.curves import HEADS, KV_HEADS, HeadCurve, best_cell
+from headcount.api.results.curves import HeadCurve, best_cell
 from headcount.api.results.selection import RATE
 from headcount.dashboard import text
-from headcount.dashboard.figures.head_curve import Measure
+from headcount.dashboard.figures.bars import SPREADS, Measure, Spread
+from headcount.dashboard.options import Option, default_lines, options_of, varied
 from headcount.trainer.errors import nearest
 
-TABS = {"answer": "Answer", "rates": "Learning rate", "curves": "Curves", "speed": "Speed", "jobs": "Jobs"}
+TABS = {
+    "heads": "Heads",
+    "grid": "Grid",
+    "paired": "Paired",
+    "rates": "Learning rate",
+    "curves": "Curves",
+    "speed": "Speed",
+    "jobs": "Jobs",
+    "plan": "Plan",
+}
 """The tabs of a sweep's page with their labels, the first by default."""
 
-MEASURED_TABS = ("answer", "rates", "curves")
-"""Those that show a loss, or its delta, at chosen values of the axes."""
+FILTERED_TABS = ("heads", "grid", "paired", "rates", "curves")
+"""Those that show one value of every axis that they do not spread out."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +40,10 @@ class Filter:
 
 @dataclass(frozen=True)
 class Choice:
-    """The tab, the measure on its figures, and one value of every further axis."""
+    """The tab, what is chosen on it, and one value of every further axis."""
 
     tab: str
-    measure: Measure
+    options: tuple[Option, ...]
     lines: str | None
     """The axis that makes the lines of the curve, and the rows of the grid."""
     filters: tuple[Filter, ...]
@@ -45,10 +55,24 @@ class Choice:
 
         The first tab alone goes without its name: it is the page itself.
         """
-        state = {} if self.tab == "answer" else {"tab": self.tab}
-        if self.tab in MEASURED_TABS:
-            state |= {"y": self.measure, **{f.axis: f.chosen for f in self.filters}}
-        return urlencode(state | changed)
+        chosen = {option.name: option.chosen for option in self.options}
+        state = {} if self.tab == next(iter(TABS)) else {"tab": self.tab}
+        state |= {"y": chosen.pop("y")} if "y" in chosen else {}
+        return urlencode(state | {f.axis: f.chosen for f in self.filters} | chosen | changed)
+
+    def option(self, name: str) -> str | None:
+        """What is chosen of an option; None where the tab has no such one."""
+        return next((option.chosen for option in self.options if option.name == name), None)
+
+    @property
+    def measure(self) -> Measure:
+        """Of the figures; a tab without the choice is about deltas."""
+        return "loss" if self.option("y") == "loss" else "delta"
+
+    @property
+    def spread(self) -> Spread | None:
+        """What the bars show; None for the measure's default."""
+        return next((spread for spread in SPREADS if spread == self.option("bars")), None)
 
     def shows(self, settings: Mapping[str, Any]) -> bool:
         """Whether a line, or a panel, of these settings is chosen."""
@@ -62,70 +86,54 @@ class Choice:
 
 def tab_of(table: AblationTable, query: Mapping[str, str]) -> str:
     """The tab that a query asks for. Raises `QueryError` for one that this sweep does not have."""
-    tab, known = query.get("tab", "answer"), tabs_of(table)
+    known = tabs_of(table)
+    tab = query.get("tab", known[0])
     if tab not in known:
         raise QueryError(f"this page has no tab {tab!r}; {nearest(tab, known)}")
     return tab
 
 
 def tabs_of(table: AblationTable) -> list[str]:
-    """The tabs of a sweep: learning rates only where they vary."""
-    return [tab for tab in TABS if tab != "rates" or len(table.axes.get(RATE, ())) > 1]
+    """The tabs of a sweep: the heads need an axis, the grid two that vary, the rates several rates."""
+    absent = set() if table.axes else {"heads"}
+    if len(varied(table)) < 2:
+        absent.add("grid")
+    if len(table.axes.get(RATE, ())) < 2:
+        absent.add("rates")
+    return [tab for tab in TABS if tab not in absent]
 
 
 def choose(table: AblationTable, curve: HeadCurve | None, query: Mapping[str, str]) -> Choice:
     """The choice that a query asks for, completed. Raises `QueryError` for anything it does not know.
 
     By default a sweep with controls shows the delta, and of the other axes the value at which the best
-    cell lies: that cell is on the page that opens.
+    cell lies: that cell is on the page that opens. An axis that the tab spreads out needs no value: where
+    another axis was chosen for that, the value is dropped.
     """
     tab = tab_of(table, query)
-    measure = _measure(table, query)
-    lines = None if tab == "curves" else _lines(table, curve)
+    options = options_of(tab, table, curve, query)
+    chosen = {option.name: option.chosen for option in options}
+    lines = None if tab == "curves" else chosen.get("lines") or default_lines(table, curve)
+    spread = {chosen.get("rows"), chosen.get("columns")} if tab == "grid" else {lines, curve and curve.axis}
     filters = []
-    for axis in _varied(table) if tab in MEASURED_TABS else ():
-        if axis in (lines, curve and curve.axis):
+    for axis in varied(table) if tab in FILTERED_TABS else ():
+        if axis in spread:
             continue
         values = tuple(text.setting(value) for value in table.axes[axis])
-        chosen = query.get(axis) or _default(table, axis, values)
-        if chosen not in values:
-            raise QueryError(f"{axis} has no value {chosen!r}; {nearest(chosen, values)}")
-        filters.append(Filter(axis, values, chosen))
-    known = {"tab", *(("y",) if tab in MEASURED_TABS else ()), *(f.axis for f in filters)}
+        value = query.get(axis) or _default(table, axis, values)
+        if value not in values:
+            raise QueryError(f"{axis} has no value {value!r}; {nearest(value, values)}")
+        filters.append(Filter(axis, values, value))
+    known = {"tab", *chosen, *(f.axis for f in filters)}
     for name in query:
-        if name not in known:
+        if name not in known and name not in (varied(table) if tab in FILTERED_TABS else ()):
             raise QueryError(f"this page knows no {name!r}; {nearest(name, known)}")
-    return Choice(tab, measure, lines, tuple(filters), constant_axes(table))
+    return Choice(tab, options, lines, tuple(filters), constant_axes(table))
 
 
 def constant_axes(table: AblationTable) -> tuple[str, ...]:
     """The axes of one value."""
     return tuple(axis for axis, values in table.axes.items() if len(values) == 1)
-
-
-def _measure(table: AblationTable, query: Mapping[str, str]) -> Measure:
-    asked = query.get("y")
-    if asked is None:
-        return "delta" if any(row.control is not None for row in table.treatments) else "loss"
-    if asked == "loss":
-        return "loss"
-    if asked == "delta":
-        return "delta"
-    raise QueryError(f"y is {asked!r}; {nearest(asked, ('loss', 'delta'))}")
-
-
-def _varied(table: AblationTable) -> list[str]:
-    return [axis for axis, values in table.axes.items() if len(values) > 1]
-
-
-def _lines(table: AblationTable, curve: HeadCurve | None) -> str | None:
-    """The axis that makes the lines: the KV heads where they vary, else the first that is not across.
-
-    Against the learning rate it is the routing heads: each number of them may want another rate.
-    """
-    others = [axis for axis in _varied(table) if curve is None or axis != curve.axis]
-    first = HEADS if curve is not None and curve.axis == RATE else KV_HEADS
-    return first if first in others else next(iter(others), None)
 
 
 def _default(table: AblationTable, axis: str, values: tuple[str, ...]) -> str:

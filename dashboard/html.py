@@ -6,13 +6,10 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import CellView, SeedResult, list_sweeps
 from headcount.dashboard import text
-from headcount.dashboard.choice import MEASURED_TABS
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.rendering import render
 from headcount.dashboard.sweep_page import SweepPage
-
-METHODS = {"holm": "Holm", "benjamini_hochberg": "Benjamini and Hochberg"}
-"""Whose correction a family's p-values carry."""
+from headcount.dashboard.tabs.paired import METHODS
 
 
 def sweeps_html(session: Session) -> str:
@@ -46,14 +43,13 @@ def sweep_values(page: SweepPage) -> dict[str, Any]:
     )
     seeds = sorted({result.seed for cell in page.cells for result in cell.results})
     notes = {"paired": paired, "percent": percent, "method": METHODS[family.method]}
-    names = {cell.id: text.cell_name(cell.settings, cell.is_control) for cell in page.cells}
+    names = {row.cell: text.cell_name(row.settings, row.is_control) for row in page.table.rows}
     return {
         "page": page,
         "seeds": seeds,
         "notes": notes,
         "dict_by_seed": _by_seed,
         "cell_names": names,
-        "measured_tabs": MEASURED_TABS,
     }
 
 

@@ -21,11 +21,13 @@ def report(session: Session, name: str) -> str:
 
     Raises `NotFoundError` for an unknown name.
     """
-    page = sweep_page(session, name, {}, every_measure=True)
-    others = [
-        sweep_page(session, name, {"tab": tab}) for tab in page.tabs if tab in FIGURES and tab != "answer"
-    ]
-    page = replace(page, figures=page.figures + tuple(figure for other in others for figure in other.figures))
+    page = sweep_page(session, name, {}, whole=True)
+    first, *tabs = (tab.name for tab in page.tabs if tab.name in FIGURES)
+    assert first == page.choice.tab
+    others = [sweep_page(session, name, {"tab": tab}) for tab in tabs]
+    # by id: a figure that two tabs share stands there once
+    figures = {figure.id: figure for each in (page, *others) for figure in each.figures}
+    page = replace(page, figures=tuple(figures.values()))
     scripts = {script: _read(script) for script in SCRIPTS}
     style = _style()
     return render(

@@ -1,7 +1,8 @@
 """What the page of a sweep shows: its figures, tables and headline, from one reading of the results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote
 
 from sqlalchemy.orm import Session
@@ -10,6 +11,7 @@ from headcount.api.results import (
     AblationTable,
     CellComparison,
     CellView,
+    HeadCurve,
     JobSummary,
     PairedStatistics,
     SweepView,
@@ -23,9 +25,10 @@ from headcount.api.results import (
     sweep_view,
 )
 from headcount.api.results.selection import RATE
-from headcount.dashboard.choice import TABS, Choice, choose, tab_of, tabs_of
-from headcount.dashboard.figures.head_curve import Measure
+from headcount.dashboard.choice import FILTERED_TABS, TABS, Choice, choose, tab_of, tabs_of
+from headcount.dashboard.figures.bars import Measure
 from headcount.dashboard.headline import Headline, headline, shape_sentence
+from headcount.dashboard.options import MEASURED_TABS
 from headcount.dashboard.panel import Figure
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.tabs import FIGURES, View
@@ -43,6 +46,14 @@ class PairedRow:
     best: bool
 
 
+class TabLink(NamedTuple):
+    """One tab with the query that leads to it: what both tabs know of the view stays as it is chosen."""
+
+    name: str
+    label: str
+    query: str
+
+
 @dataclass(frozen=True)
 class SweepPage:
     """Everything on the page."""
@@ -52,14 +63,14 @@ class SweepPage:
     statistics: PairedStatistics
     headline: Headline
     choice: Choice
-    tabs: dict[str, str]
-    """Those that this sweep has, by name: their labels."""
+    tabs: tuple[TabLink, ...]
+    """Those that this sweep has."""
     figures: tuple[Figure, ...]
     rows: tuple[PairedRow, ...]
     """Treatments, the lowest mean first."""
     shapes: tuple[str, ...]
     cells: tuple[CellView, ...]
-    """In the order of the plan, for the completeness by cell and seed."""
+    """Of the tab of the plan, in its order: for the completeness by cell and seed."""
     jobs: tuple[JobSummary, ...]
     """Of the tab of jobs, in the order of dispatch; at most `MOST_JOBS`."""
     axes: tuple[str, ...]
@@ -68,43 +79,66 @@ class SweepPage:
     """Where the API has the ablation table in full precision."""
 
 
-def sweep_page(
-    session: Session, name: str, query: Mapping[str, str], *, every_measure: bool = False
-) -> SweepPage:
-    """The page of a sweep: the tab that the query chooses, with its measure or with every one there is.
+def sweep_page(session: Session, name: str, query: Mapping[str, str], *, whole: bool = False) -> SweepPage:
+    """The page of a sweep: the tab that the query chooses, or with every measure and table where `whole`.
 
     Raises `NotFoundError`, and `QueryError` for a query that this sweep does not know.
     """
     sweep, table = sweep_view(session, name), ablation_table(session, name)
     statistics = paired_statistics(table)
     tab = tab_of(table, query)
-    curve = head_curve(table, RATE if tab == "rates" else None) if table.axes else None
+    curve = _curve(table, tab)
     choice = choose(table, curve, query)
     figures: list[Figure] = []
-    measures: tuple[Measure, ...] = (choice.measure,)
-    if every_measure and choice.measure == "delta":
-        measures = ("delta", "loss")
+    measures: tuple[Measure, ...] = (
+        ("delta", "loss") if whole and choice.measure == "delta" else (choice.measure,)
+    )
     for measure in measures if tab in FIGURES else ():
-        figures += FIGURES[tab](View(session, table, curve, choice, measure))
-    best = best_cell(table.treatments)
-    compared = {c.cell: c for c in statistics.comparisons}
-    ranked = sorted(table.treatments, key=lambda row: (row.rank is None, row.rank or 0))
+        figures += FIGURES[tab](View(session, table, statistics, curve, choice, measure))
     return SweepPage(
         sweep=sweep,
         table=table,
         statistics=statistics,
         headline=headline(sweep, table, statistics),
         choice=choice,
-        tabs={name: TABS[name] for name in tabs_of(table)},
+        tabs=tuple(_tab_links(table, choice)),
         figures=tuple(figures),
-        rows=tuple(PairedRow(row, compared.get(row.cell), row.cell == best) for row in ranked),
+        rows=_paired_rows(table, statistics) if whole or tab == "paired" else (),
         shapes=tuple(
             shape_sentence(line, statistics.axis, choice.constant)
             for line in statistics.shapes
             if statistics.axis and choice.shows(line.settings)
-        ),
-        cells=cells(session, name),
+        )
+        if tab == "heads"
+        else (),
+        cells=cells(session, name) if whole or tab == "plan" else (),
         jobs=jobs(session, name, limit=MOST_JOBS).jobs if tab == "jobs" else (),
         axes=tuple(axis for axis in table.axes if axis not in choice.constant),
         csv=f"{ROOT.get()}/api/v1/sweeps/{quote(name, safe='')}/table.csv",
     )
+
+
+def _curve(table: AblationTable, tab: str) -> HeadCurve | None:
+    return head_curve(table, RATE if tab == "rates" else None) if table.axes else None
+
+
+def _tab_links(table: AblationTable, choice: Choice) -> Iterator[TabLink]:
+    kept = {f.axis: f.chosen for f in choice.filters}
+    if choice.option("y"):
+        kept["y"] = choice.measure
+    for tab in tabs_of(table):
+        if tab == choice.tab:
+            query = choice.query()
+        else:
+            known = kept if tab in FILTERED_TABS else {}
+            if tab not in MEASURED_TABS:
+                known = {name: value for name, value in known.items() if name != "y"}
+            query = choose(table, _curve(table, tab), {"tab": tab} | known).query()
+        yield TabLink(tab, TABS[tab], query)
+
+
+def _paired_rows(table: AblationTable, statistics: PairedStatistics) -> tuple[PairedRow, ...]:
+    best = best_cell(table.treatments)
+    compared = {c.cell: c for c in statistics.comparisons}
+    ranked = sorted(table.treatments, key=lambda row: (row.rank is None, row.rank or 0))
+    return tuple(PairedRow(row, compared.get(row.cell), row.cell == best) for row in ranked)

@@ -7,7 +7,7 @@ import plotly.graph_objects as go
 from headcount.api.results.cell_curves import CellCurve
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
-from headcount.dashboard.figures.head_curve import Measure
+from headcount.dashboard.figures.bars import Measure
 from headcount.dashboard.figures.table import FigureTable
 
 

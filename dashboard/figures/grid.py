@@ -5,7 +5,7 @@ from typing import NamedTuple
 from headcount.api.results.curves import HEADS, KV_HEADS, Grid, GridPanel
 from headcount.api.results.tables import TableRow
 from headcount.dashboard import text
-from headcount.dashboard.figures.head_curve import Measure
+from headcount.dashboard.figures.bars import Measure
 from headcount.dashboard.figures.table import FigureTable
 
 

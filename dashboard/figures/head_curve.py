@@ -2,20 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from headcount.api.results.curves import CurveLine, HeadCurve
 from headcount.api.results.tables import TableRow
 from headcount.dashboard import text
+from headcount.dashboard.figures.bars import Bars, Measure
 from headcount.dashboard.figures.table import FigureTable
-
-Measure = Literal["loss", "delta"]
-
-INTERVALS = {
-    "loss": "± 1 standard error between seeds",
-    "delta": "95\u00a0%\u00a0t\u00a0interval, paired by seed",
-}
-"""What the bars show, by measure."""
 
 
 class HeadPoint(NamedTuple):
@@ -55,6 +48,8 @@ class HeadCurveData(NamedTuple):
     lines: list[HeadLine]
     absent: list[str]
     """Cells that are not drawn, each with the reason."""
+    bars: str
+    """What they show."""
 
 
 def positions(values: Sequence[Any]) -> list[float]:
@@ -67,39 +62,37 @@ def positions(values: Sequence[Any]) -> list[float]:
 def head_curve_data(
     curve: HeadCurve,
     lines: Sequence[CurveLine],
-    measure: Measure,
+    bars: Bars,
     best: int | None,
     without: Sequence[str] = (),
 ) -> HeadCurveData:
     """The chosen lines of a curve. `best` is the cell to mark; names leave out the axes `without`."""
+    measure = bars.measure
     where = positions(curve.values)
     drawn, absent = [], []
     for line in lines:
         name = text.settings(line.settings, without) or "all cells"
         points = []
         for position, value, row in zip(where, curve.values, line.points, strict=True):
-            point = row and _point(position, value, row, measure, row.cell == best)
+            point = row and _point(position, value, row, bars, row.cell == best)
             if point:
                 points.append(point)
             else:
                 cell = text.settings({curve.axis: value, **line.settings}, without)
                 absent.append(f"{cell}: {_reason(row, measure)}")
         drawn.append(HeadLine(name, points, _control(line) if measure == "loss" else None))
-    return HeadCurveData(curve.axis, measure, where, [text.setting(v) for v in curve.values], drawn, absent)
+    labels = [text.setting(v) for v in curve.values]
+    return HeadCurveData(curve.axis, measure, where, labels, drawn, absent, bars.words)
 
 
-def _point(position: float, value: Any, row: TableRow, measure: Measure, best: bool) -> HeadPoint | None:
-    if measure == "loss":
-        if row.mean is None:
-            return None
-        low, high = (row.mean - row.se, row.mean + row.se) if row.se is not None else (None, None)
-        return HeadPoint(position, value, row.mean, low, high, row.n, row.seeds, row.losses, best)
-    delta = row.delta
-    if delta is None or delta.mean is None:
+def _point(position: float, value: Any, row: TableRow, bars: Bars, best: bool) -> HeadPoint | None:
+    bar = bars.of(row)
+    if bar is None:
         return None
-    return HeadPoint(
-        position, value, delta.mean, delta.low, delta.high, delta.n, delta.seeds, delta.deltas, best
-    )
+    if bars.measure == "loss":
+        return HeadPoint(position, value, *bar, row.n, row.seeds, row.losses, best)
+    assert row.delta is not None
+    return HeadPoint(position, value, *bar, row.delta.n, row.delta.seeds, row.delta.deltas, best)
 
 
 def _reason(row: TableRow | None, measure: Measure) -> str:
@@ -144,11 +137,10 @@ def head_curve_table(data: HeadCurveData) -> FigureTable:
         for line in data.lines
         for p in line.points
     ]
-    bar = INTERVALS[data.measure]
     return FigureTable(
         ["Line", text.long(data.axis), data.measure.capitalize(), "Bar from", "Bar to", "n"],
         rows,
-        f"{data.measure.capitalize()} by {text.long(data.axis)}; bars: {bar}.",
+        f"{data.measure.capitalize()} by {text.long(data.axis)}; bars: {data.bars}.",
         numbers_from=1,
     )
 

@@ -13,6 +13,9 @@ PAGES = {
     "sweeps": "/",
     "sweep": "/sweeps/head-count",
     "sweep in flight": "/sweeps/in-flight?y=loss&train.peak_lr=1e-3",
+    "paired": "/sweeps/in-flight?tab=paired&train.peak_lr=1e-3",
+    "grid": "/sweeps/in-flight?tab=grid&y=loss&rows=train.peak_lr",
+    "plan": "/sweeps/in-flight?tab=plan",
     "learning rates": "/sweeps/in-flight?tab=rates&y=delta&model.kv_heads=4",
     "curves": "/sweeps/in-flight?tab=curves&y=loss&model.kv_heads=4&train.peak_lr=1e-3",
     "speed": "/sweeps/head-count?tab=speed",
@@ -80,7 +83,8 @@ def test_the_empty_list_shows_how_to_submit(open_page: OpenPage, empty_service: 
 def test_without_a_script_every_number_is_there(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url, java_script_enabled=False)
     page.get_by_role("link", name="in-flight").click()
+    page.get_by_role("link", name="Paired").click()
     assert page.get_by_role("group", name="Every cell against its control").locator("tr").count() == 37
-    page.get_by_label("Peak learning rate").select_option("1e-3")
+    page.get_by_label("Peak learning rate").first.select_option("1e-3")
     page.get_by_role("button", name="Show").click()
-    assert page.url.endswith("/sweeps/in-flight?y=delta&train.peak_lr=1e-3")
+    assert page.url.endswith("/sweeps/in-flight?tab=paired&train.peak_lr=1e-3&bars=t")

@@ -8,6 +8,7 @@ from browser_service import OpenPage, Service
 from playwright.sync_api import Page, expect
 
 SWEEP = "/sweeps/in-flight?y=delta&train.peak_lr=1e-3"
+REST = "&lines=model.kv_heads&bars=t&reference=none"
 
 
 def focused(page: Page) -> str:
@@ -17,7 +18,7 @@ def focused(page: Page) -> str:
 def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
     reached = []
-    for _ in range(19):
+    for _ in range(25):
         page.keyboard.press("Tab")
         reached.append(focused(page))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
@@ -30,14 +31,20 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "Live updates: live",
         "Theme: system",
         "Sweeps",
-        "Answer",
+        "Heads",
+        "Grid",
+        "Paired",
         "Learning rate",
         "Curves",
         "Speed",
         "Jobs",
+        "Plan",
         "Delta",
         "Loss",
         "5e-41e-3",
+        "KV headsPeak learning rate",
+        "± 1 SD± 1 SEt intervalSimultaneous",
+        "NonePaper",
         "Delta to the control by routing heads H as SVG",
         "Delta to the control by routing heads H as PNG",
         "Delta to the control by routing heads H: all numbers as CSV",
@@ -48,14 +55,14 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
 def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
     page.get_by_role("link", name="Curves").click()
-    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=5e-4")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=1e-3")
     page.get_by_label("KV heads").select_option("2")
-    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=5e-4")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3")
     page.get_by_role("link", name="Loss", exact=True).click()
-    page.wait_for_url("**?tab=curves&y=loss&model.kv_heads=2&train.peak_lr=5e-4")
+    page.wait_for_url("**?tab=curves&y=loss&model.kv_heads=2&train.peak_lr=1e-3")
     assert page.get_by_role("heading", name="Validation loss by step").is_visible()
     page.go_back()
-    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=5e-4")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3")
     assert page.locator(".tabs [aria-current]").inner_text() == "Curves"
 
 
@@ -86,16 +93,16 @@ def test_the_chosen_theme_persists_over_pages_and_figures(open_page: OpenPage, s
 
 def test_the_address_is_the_whole_view(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + "/sweeps/in-flight")
-    assert page.url.endswith("?y=delta&train.peak_lr=5e-4")
-    page.get_by_label("Peak learning rate").select_option("1e-3")
-    page.wait_for_url("**?y=delta&train.peak_lr=1e-3")
+    assert page.url.endswith(f"?y=delta&train.peak_lr=5e-4{REST}")
+    page.get_by_label("Peak learning rate").first.select_option("1e-3")
+    page.wait_for_url(f"**?y=delta&train.peak_lr=1e-3{REST}")
     page.get_by_role("link", name="Loss", exact=True).click()
-    page.wait_for_url("**?y=loss&train.peak_lr=1e-3")
+    page.wait_for_url(f"**?y=loss&train.peak_lr=1e-3{REST}")
     caption = page.locator("figcaption").first.inner_text()
     page.reload()
     assert page.locator("figcaption").first.inner_text() == caption
     page.go_back()
-    page.wait_for_url("**?y=delta&train.peak_lr=1e-3")
+    page.wait_for_url(f"**?y=delta&train.peak_lr=1e-3{REST}")
 
 
 @pytest.mark.parametrize("form", ["svg", "png"])

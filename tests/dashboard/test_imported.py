@@ -30,7 +30,7 @@ def test_the_pages_of_an_imported_sweep(tmp_path: Path) -> None:
     import_runs(store, file, "theirs", mapping, {"model.residual": "additive"}, "me")
     settings = Settings(tmp_path, str(store.engine.url), tmp_path)
     with TestClient(create_service(store, settings), base_url="http://127.0.0.1") as client:
-        page = client.get("/sweeps/theirs")
+        page = client.get("/sweeps/theirs?tab=plan")
         assert (page.status_code, "Imported from runs.csv" in page.text) == (200, True)
         assert "theirs" in client.get("/").text
         with store.read() as session:

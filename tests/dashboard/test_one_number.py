@@ -34,7 +34,7 @@ def test_loss_and_delta_are_the_same_wherever_they_are_read(
         database = {(str(h), str(kv)): (loss, delta) for h, kv, loss, delta in session.execute(sql(LOSSES))}
         written = report(session, "head-count")
     api = client.get("/api/v1/sweeps/head-count/table.csv").text
-    page = client.get("/sweeps/head-count?y=loss").text
+    page = client.get("/sweeps/head-count?tab=paired&bars=t").text
     printed = (
         CliRunner().invoke(table_command, ["head-count", "--format", "md"], catch_exceptions=False).output
     )

@@ -22,6 +22,10 @@ from headcount.orchestrator.store.models import Attempt, Cell, Dataset, Job, Swe
 HOSTILE = "<script>alert('x')</script>\" onload=\"x\" 'q' &amp; ‮rtl‬ עברית {{ 7*7 }} " + "long " * 1000
 
 
+REST = "lines=model.kv_heads&bars="
+LOSS, DELTA = "y=loss&bars=se&reference=none", "y=delta&bars=t&reference=none"
+
+
 class Cells(HTMLParser):
     """The text of every cell of the first table under a heading, row by row."""
 
@@ -52,7 +56,7 @@ class Cells(HTMLParser):
 
 
 def page(client: TestClient, path: str) -> str:
-    response = client.get(path)
+    response = client.get(path, follow_redirects=True)
     assert response.status_code == 200, response.text
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     return response.text
@@ -78,10 +82,17 @@ def test_the_list_shows_every_sweep_with_its_progress(client: TestClient, sessio
 
 def test_an_address_is_completed_with_the_defaults(client: TestClient) -> None:
     response = client.get("/sweeps/in-flight")
-    assert (response.status_code, response.headers["location"]) == (307, "?y=delta&train.peak_lr=5e-4")
+    assert (response.status_code, response.headers["location"]) == (
+        307,
+        f"?y=delta&train.peak_lr=5e-4&{REST}t&reference=none",
+    )
     response = client.get("/sweeps/in-flight?y=loss")
-    assert (response.status_code, response.headers["location"]) == (307, "?y=loss&train.peak_lr=5e-4")
-    assert client.get("/sweeps/in-flight?y=loss&train.peak_lr=1e-3").status_code == 200
+    assert (response.status_code, response.headers["location"]) == (
+        307,
+        f"?y=loss&train.peak_lr=5e-4&{REST}se&reference=none",
+    )
+    complete = f"/sweeps/in-flight?y=loss&train.peak_lr=1e-3&{REST}sd&reference=none"
+    assert client.get(complete).status_code == 200
 
 
 def test_the_paired_table_has_the_numbers_of_the_csv(client: TestClient) -> None:
@@ -91,7 +102,9 @@ def test_the_paired_table_has_the_numbers_of_the_csv(client: TestClient) -> None
         for r in csv.DictReader(io.StringIO(client.get("/api/v1/sweeps/head-count/table.csv").text))
         if r["role"] == "treatment"
     }
-    header, *shown = Cells("Every cell against its control", page(client, "/sweeps/head-count?y=delta")).rows
+    header, *shown = Cells(
+        "Every cell against its control", page(client, "/sweeps/head-count?tab=paired&bars=t")
+    ).rows
     assert header == [
         "Rank",
         "H",
@@ -123,12 +136,12 @@ def test_the_paired_table_has_the_numbers_of_the_csv(client: TestClient) -> None
 
 
 def test_a_link_to_the_csv_stands_beside_each_figure(client: TestClient) -> None:
-    html = page(client, "/sweeps/head-count?y=delta")
-    assert html.count('href="/api/v1/sweeps/head-count/table.csv"') == 3
+    html = page(client, f"/sweeps/head-count?{DELTA}")
+    assert html.count('href="/api/v1/sweeps/head-count/table.csv"') == 2
 
 
 def test_the_completeness_has_every_job(client: TestClient, session: Session) -> None:
-    html = page(client, "/sweeps/in-flight?y=delta&train.peak_lr=1e-3")
+    html = page(client, "/sweeps/in-flight?tab=plan")
     jobs = session.scalars(
         select(SweepJob.job_id).join(Sweep, Sweep.id == SweepJob.sweep_id).where(Sweep.name == "in-flight")
     ).all()
@@ -141,7 +154,7 @@ def test_the_completeness_has_every_job(client: TestClient, session: Session) ->
     assert found["H\u00a08 · KV\u00a04 · LR\u00a01e-3"][2] == "running"
 
 
-@pytest.mark.parametrize("path", ["/", "/sweeps/head-count?y=loss", "/sweeps/waiting?y=delta", "job"])
+@pytest.mark.parametrize("path", ["/", f"/sweeps/head-count?{LOSS}", "/sweeps/waiting?tab=plan", "job"])
 def test_a_page_that_did_not_change_is_not_sent_again(
     client: TestClient, session: Session, path: str
 ) -> None:
@@ -192,17 +205,17 @@ def test_a_failed_job_shows_why(client: TestClient, session: Session) -> None:
 
 
 def test_every_figure_has_a_caption_a_summary_and_a_table(client: TestClient) -> None:
-    html = page(client, "/sweeps/head-count?y=delta")
+    html = page(client, f"/sweeps/head-count?{DELTA}")
     assert (
         html.count('role="img" aria-label="') == html.count("<figcaption>") == html.count('class="plot') == 2
     )
     assert "n up to 3 (seeds 0, 1, 2). Shown at LR\u00a01e-3. Bars: 95\u00a0%" in html
-    assert html.count("Data version 7.") == 3
+    assert html.count("Data version 7.") == 2
 
 
 def test_static_files_are_kept_under_the_hash_of_their_content(client: TestClient) -> None:
     addresses = set(
-        re.findall(r'"(/static/[^"]+\?v=[0-9a-f]{12})"', page(client, "/sweeps/head-count?y=loss"))
+        re.findall(r'"(/static/[^"]+\?v=[0-9a-f]{12})"', page(client, f"/sweeps/head-count?{LOSS}"))
     )
     assert len(addresses) == 6
     for address in addresses:
@@ -214,7 +227,7 @@ def test_static_files_are_kept_under_the_hash_of_their_content(client: TestClien
 
 
 def test_nothing_on_a_page_is_from_another_host(client: TestClient) -> None:
-    for path in ("/", "/sweeps/head-count?y=delta"):
+    for path in ("/", f"/sweeps/head-count?{DELTA}"):
         html = page(client, path)
         assert not re.search(r"""(?:src|href|action)=["']?(?:https?:)?//""", html)
         assert not re.search(r"<style|<script(?![^>]*(?:src=|application/json))| on[a-z]+=", html)
@@ -232,8 +245,8 @@ def test_a_sweep_without_axes_is_its_table(tmp_path: Path) -> None:
         session.execute(delete(Cell).where(Cell.id.in_(others)))
     settings = Settings(tmp_path, str(store.engine.url), tmp_path)
     with TestClient(create_service(store, settings), base_url="http://localhost") as client:
-        html = page(client, "/sweeps/one-cell?y=delta")
-    assert 'role="img"' not in html
+        html = page(client, "/sweeps/one-cell")
+    assert html.count('role="img"') == 1
     header, treatment, control_row = Cells("Every cell against its control", html).rows
     assert header[:3] == ["Rank", "Loss", "SD"]
     assert (treatment[0], control_row[0]) == ("1 ★", "control")
@@ -269,9 +282,10 @@ def test_what_users_write_is_text_everywhere(hostile: TestClient) -> None:
     address = re.search(r'href="(/sweeps/[^"]+)"', listing)
     assert address
     sweep = page(hostile, address[1])
-    job = re.search(r'href="(/jobs/[0-9a-f]{64})"', sweep)
+    plan = page(hostile, f"{address[1]}?tab=plan")
+    job = re.search(r'href="(/jobs/[0-9a-f]{64})"', plan)
     assert job
-    for html in (listing, sweep, page(hostile, job[1])):
+    for html in (listing, sweep, plan, page(hostile, job[1])):
         assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&#34; onload=&#34;x&#34;" in html
         assert "<script>alert" not in html
         assert ' onload="' not in html

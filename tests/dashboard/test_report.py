@@ -58,6 +58,7 @@ def test_it_has_the_figures_of_both_measures(html: str) -> None:
         "grid-delta",
         "heads-loss",
         "grid-loss",
+        "paired",
         "rates-delta",
         "curves-delta",
         "speed",

@@ -10,10 +10,11 @@ from sqlalchemy.orm import Session
 from headcount.api.results import ablation_table, jobs, named_table
 from headcount.api.results.cell_curves import cell_curves, delta_curve
 from headcount.api.results.curves import best_cell
-from headcount.dashboard import tabs, text
+from headcount.dashboard import text
 from headcount.dashboard.figures import speed
 from headcount.dashboard.report import report
 from headcount.dashboard.sweep_page import SweepPage, sweep_page
+from headcount.dashboard.tabs import curves
 
 
 def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
@@ -31,7 +32,7 @@ def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
 
 def test_a_sweep_of_one_rate_has_no_tab_of_rates(session: Session, client: TestClient) -> None:
     page = sweep_page(session, "head-count", {})
-    assert page.tabs == {"answer": "Answer", "curves": "Curves", "speed": "Speed", "jobs": "Jobs"}
+    assert [tab.label for tab in page.tabs] == ["Heads", "Grid", "Paired", "Curves", "Speed", "Jobs", "Plan"]
     answer = client.get("/sweeps/head-count?tab=rates")
     assert answer.status_code == 422
     assert "this page has no tab &#39;rates&#39;" in answer.text
@@ -68,7 +69,7 @@ def table_of(page: SweepPage) -> dict[tuple[str, str], str]:
 
 
 def test_many_curves_are_capped_and_counted(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tabs, "MOST_CURVES", 2)
+    monkeypatch.setattr(curves, "MOST_CURVES", 2)
     (figure,) = sweep_page(session, "head-count", {"tab": "curves", "y": "delta"}).figures
     assert "showing 2 of 5 cells" in figure.caption
     assert len({row[0] for row in figure.table.rows}) == 2

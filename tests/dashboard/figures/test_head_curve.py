@@ -3,6 +3,7 @@ from table_rows import control, row
 
 from headcount.api.results import CurveLine, HeadCurve
 from headcount.dashboard.figures import theme
+from headcount.dashboard.figures.bars import Bars
 from headcount.dashboard.figures.head_curve import (
     HeadCurveData,
     HeadLine,
@@ -16,6 +17,8 @@ from headcount.dashboard.figures.head_curve import (
 from headcount.dashboard.figures.head_curve_drawing import head_curve_figure
 
 KV = "model.kv_heads"
+LOSS = Bars("loss", "se", "± 1 SE", 0.95, 4, {})
+DELTA = Bars("delta", "t", "95 % t interval", 0.95, 4, {})
 
 
 def curve() -> HeadCurve:
@@ -29,7 +32,7 @@ def curve() -> HeadCurve:
 
 def test_losses_as_values() -> None:
     made = curve()
-    data = head_curve_data(made, made.lines, "loss", best=3)
+    data = head_curve_data(made, made.lines, LOSS, best=3)
     assert data == HeadCurveData(
         axis="model.routing_heads",
         measure="loss",
@@ -56,24 +59,25 @@ def test_losses_as_values() -> None:
             )
         ],
         absent=["H\u00a04 · KV\u00a04: 1 of 2 diverged", "H\u00a08 · KV\u00a04: not in this sweep"],
+        bars="± 1 SE",
     )
 
 
 def test_deltas_as_values() -> None:
     made = curve()
-    three, one = head_curve_data(made, made.lines, "delta", best=None).lines[0].points
+    three, one = head_curve_data(made, made.lines, DELTA, best=None).lines[0].points
     # deltas −0.10, −0.08, −0.06: sd 0.02, half width 4.302653 · 0.02 / √3
     assert three.mean == pytest.approx(-0.08)
     assert three.low == pytest.approx(-0.08 - 0.0496828, abs=1e-6)
     assert three.high == pytest.approx(-0.08 + 0.0496828, abs=1e-6)
     assert three.seed_values == pytest.approx((-0.10, -0.08, -0.06))
     assert (one.low, one.high, one.seeds) == (None, None, (1,))
-    assert head_curve_data(made, made.lines, "delta", None).lines[0].control is None
+    assert head_curve_data(made, made.lines, DELTA, None).lines[0].control is None
 
 
 def test_a_fixed_axis_is_left_out_of_names() -> None:
     made = curve()
-    assert head_curve_data(made, made.lines, "loss", None, [KV]).lines[0].name == "all cells"
+    assert head_curve_data(made, made.lines, LOSS, None, [KV]).lines[0].name == "all cells"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,7 @@ def test_positions_are_powers_of_two_where_they_can_be(
 
 def test_the_figure_draws_the_data() -> None:
     made = curve()
-    data = head_curve_data(made, made.lines, "loss", best=3)
+    data = head_curve_data(made, made.lines, LOSS, best=3)
     drawn = head_curve_figure(data)
     seeds, dotted, line, best, control = drawn["data"]
     assert line["name"] == "KV\u00a04"
@@ -110,7 +114,7 @@ def test_the_figure_draws_the_data() -> None:
 
 def test_the_figure_of_deltas_has_the_control_at_zero() -> None:
     made = curve()
-    drawn = head_curve_figure(head_curve_data(made, made.lines, "delta", None))
+    drawn = head_curve_figure(head_curve_data(made, made.lines, DELTA, None))
     assert drawn["layout"]["yaxis"]["zeroline"] is True
     assert drawn["layout"]["yaxis"]["title"]["text"] == "Delta to control, nats"
 
@@ -119,7 +123,7 @@ def test_long_bars_run_out_of_the_figure_rather_than_flatten_it() -> None:
     """Two deltas, −0.10 and −0.08, have a 95 % interval of ±12.7062 · 0.01 around −0.09."""
     line = CurveLine({}, (row(2, {0: 3.40, 1: 3.44}), row(3, {0: 3.42, 1: 3.44})), (control(), control()))
     made = HeadCurve("s", 1, "model.routing_heads", (1, 2), (line,))
-    data = head_curve_data(made, made.lines, "delta", None)
+    data = head_curve_data(made, made.lines, DELTA, None)
     assert data.lines[0].points[0].low == pytest.approx(-0.09 - 0.127062)
     assert vertical_range(data) == pytest.approx((-0.2, 0.037062), abs=1e-6)
     assert list(head_curve_figure(data)["layout"]["yaxis"]["range"]) == pytest.approx(
@@ -129,7 +133,7 @@ def test_long_bars_run_out_of_the_figure_rather_than_flatten_it() -> None:
 
 def test_bars_that_fit_leave_the_range_to_the_figure() -> None:
     made = curve()
-    data = head_curve_data(made, made.lines, "loss", None)
+    data = head_curve_data(made, made.lines, LOSS, None)
     assert vertical_range(data) is None
     assert "range" not in head_curve_figure(data)["layout"]["yaxis"]
 
@@ -138,7 +142,7 @@ def test_lines_are_told_apart_by_colour_and_marker() -> None:
     lines = tuple(CurveLine({KV: kv}, (row(kv, {0: 3.4}),), (control(),)) for kv in (1, 2, 4, 8))
     made = HeadCurve("s", 1, "model.routing_heads", (1,), lines)
     drawn = [
-        t for t in head_curve_figure(head_curve_data(made, lines, "delta", None))["data"] if "error_y" in t
+        t for t in head_curve_figure(head_curve_data(made, lines, DELTA, None))["data"] if "error_y" in t
     ]
     assert [t["marker"]["color"] for t in drawn] == list(theme.SERIES[:4])
     assert [t["marker"]["symbol"] for t in drawn] == list(theme.SYMBOLS[:4])
@@ -148,7 +152,7 @@ def test_lines_are_told_apart_by_colour_and_marker() -> None:
 def test_text_from_users_is_not_read_as_tags() -> None:
     line = CurveLine({"data.source": "<a href='x'>"}, (row(2, {0: 3.4}),), (control(),))
     made = HeadCurve("s", 1, "model.residual", ("<b>m</b>",), (line,))
-    drawn = head_curve_figure(head_curve_data(made, made.lines, "loss", None))
+    drawn = head_curve_figure(head_curve_data(made, made.lines, LOSS, None))
     assert drawn["layout"]["xaxis"]["ticktext"] == ["&lt;b&gt;m&lt;/b&gt;"]
     for trace in drawn["data"][:-1]:
         assert trace["name"] == "source\u00a0&lt;a href='x'&gt;"
@@ -157,14 +161,14 @@ def test_text_from_users_is_not_read_as_tags() -> None:
 
 def test_the_table_and_the_summary_say_the_same() -> None:
     made = curve()
-    data = head_curve_data(made, made.lines, "delta", None)
+    data = head_curve_data(made, made.lines, DELTA, None)
     table = head_curve_table(data)
     assert table.columns == ["Line", "Routing heads H", "Delta", "Bar from", "Bar to", "n"]
     assert table.rows == [
         ["KV\u00a04", "1", "−0.0800", "−0.1297", "−0.0303", "3"],
         ["KV\u00a04", "2", "−0.2200", "—", "—", "1"],
     ]
-    assert table.caption == "Delta by Routing heads H; bars: 95\u00a0%\u00a0t\u00a0interval, paired by seed."
+    assert table.caption == "Delta by Routing heads H; bars: 95 % t interval."
     assert head_curve_summary(data) == (
         "Delta to control against Routing heads H. "
         "KV\u00a04: −0.0800 at 1, lowest −0.2200 at 2, −0.2200 at 2."
@@ -174,7 +178,7 @@ def test_the_table_and_the_summary_say_the_same() -> None:
 def test_a_line_without_a_result_is_said() -> None:
     empty = CurveLine({KV: 1}, (row(2, {}, state="missing", delta=None),), (control(),))
     made = HeadCurve("s", 1, "model.routing_heads", (1,), (empty,))
-    data = head_curve_data(made, made.lines, "loss", None)
+    data = head_curve_data(made, made.lines, LOSS, None)
     assert data.absent == ["H\u00a01 · KV\u00a01: missing"]
     assert "KV\u00a01: no result yet" in head_curve_summary(data)
     assert head_curve_table(data).rows == []

@@ -1,0 +1,21 @@
+"""What each tab of a sweep's page draws, from one reading of the results."""
+
+from collections.abc import Callable
+
+from headcount.dashboard.panel import Figure
+from headcount.dashboard.tabs.curves import curve_figures
+from headcount.dashboard.tabs.grid import grid_figures
+from headcount.dashboard.tabs.heads import head_figures, rate_figures
+from headcount.dashboard.tabs.paired import paired_figures
+from headcount.dashboard.tabs.speed import speed_figures
+from headcount.dashboard.tabs.view import View as View
+
+FIGURES: dict[str, Callable[[View], list[Figure]]] = {
+    "heads": head_figures,
+    "grid": grid_figures,
+    "paired": paired_figures,
+    "rates": rate_figures,
+    "curves": curve_figures,
+    "speed": speed_figures,
+}
+"""Tab to its figures."""

@@ -1,0 +1,45 @@
+"""The U: loss or delta against the routing heads, and against the learning rate."""
+
+from headcount.api.results.curves import best_cell
+from headcount.dashboard import text
+from headcount.dashboard.choice import shown_lines
+from headcount.dashboard.figures import head_curve as curves
+from headcount.dashboard.figures.head_curve_drawing import head_curve_figure
+from headcount.dashboard.panel import Figure, caption
+from headcount.dashboard.tabs.grid import grid_figures
+from headcount.dashboard.tabs.view import View
+
+
+def head_figures(view: View) -> list[Figure]:
+    """The U, and the grid beside it."""
+    return ([_curve_figure(view, "heads")] if view.curve else []) + grid_figures(view)
+
+
+def rate_figures(view: View) -> list[Figure]:
+    """The loss against the learning rate, one line for each number of routing heads."""
+    return [_curve_figure(view, "rates")] if view.curve else []
+
+
+def _curve_figure(view: View, name: str) -> Figure:
+    table, curve, choice, measure = view.table, view.curve, view.choice, view.measure
+    assert curve is not None
+    best = best_cell(table.treatments)
+    data = curves.head_curve_data(curve, shown_lines(curve, choice), view.bars, best, choice.fixed)
+    marks = f"Bars: {data.bars}; small points: one seed each"
+    if curves.vertical_range(data):
+        marks += "; the longest bars run out of the figure, see the data table"
+    if measure == "loss" and any(line.control is not None for line in data.lines):
+        marks += "; dotted: the control"
+    return Figure(
+        id=f"{name}-{measure}",
+        title=f"{'Delta to the control' if measure == 'delta' else 'Loss'} by {_in_words(curve.axis)}",
+        drawn=head_curve_figure(data),
+        summary=curves.head_curve_summary(data),
+        caption=caption(table, choice, marks, data.absent),
+        table=curves.head_curve_table(data),
+    )
+
+
+def _in_words(axis: str) -> str:
+    long = text.long(axis)
+    return long[0].lower() + long[1:] if axis in text.LONG else long

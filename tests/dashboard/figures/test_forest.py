@@ -1,0 +1,61 @@
+import pytest
+from sqlalchemy.orm import Session
+
+from headcount.api.results import ablation_table, paired_statistics
+from headcount.dashboard import text
+from headcount.dashboard.figures import forest
+from headcount.dashboard.figures.bars import bars
+from headcount.dashboard.sweep_page import sweep_page
+
+
+def test_the_rows_are_the_comparisons_lowest_first(session: Session) -> None:
+    table = ablation_table(session, "head-count")
+    statistics = paired_statistics(table)
+    data = forest.forest_data(
+        table.treatments, statistics, bars(table, statistics, "delta"), ["train.peak_lr"]
+    )
+    compared = {text.settings(c.settings, ["train.peak_lr"]): c for c in statistics.comparisons}
+    assert [row.mean for row in data.rows] == sorted(row.mean for row in data.rows)
+    assert (data.cells, data.absent) == (15, [])
+    for row in data.rows:
+        told = compared[row.name]
+        assert told.delta is not None
+        assert row == (
+            row.name,
+            told.delta.mean,
+            told.delta.low,
+            told.delta.high,
+            told.delta.n,
+            told.delta.p,
+            told.adjusted_p,
+            told.rejected,
+        )
+
+
+def test_the_figure_fills_what_the_family_tells_from_0(session: Session) -> None:
+    (figure,) = sweep_page(session, "head-count", {"tab": "paired"}).figures
+    (trace,) = figure.drawn["data"]
+    filled = [symbol == "square" for symbol in trace["marker"]["symbol"]]
+    assert filled == [float(row[6].lstrip("<")) <= 0.05 for row in figure.table.rows]
+    assert any(filled)
+    assert "filled: the delta is told from 0 by Holm's p over 15 comparisons (level 0.05)" in figure.caption
+
+
+def test_what_has_no_delta_is_named_and_not_drawn(session: Session) -> None:
+    (figure,) = sweep_page(session, "in-flight", {"tab": "paired", "train.peak_lr": "1e-3"}).figures
+    assert "Not drawn: H\u00a01 · KV\u00a04: " in figure.caption
+    assert "H\u00a016 · KV\u00a01: 1 of 3 diverged" in figure.caption
+    assert len(figure.table.rows) == 13
+
+
+def test_very_many_cells_are_capped_and_counted(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forest, "MOST_ROWS", 4)
+    (figure,) = sweep_page(session, "head-count", {"tab": "paired"}).figures
+    assert "showing the lowest 4 of 15 cells" in figure.caption
+    assert len(figure.table.rows) == len(figure.drawn["data"][0]["x"]) == 4
+
+
+def test_without_a_pair_it_says_so(session: Session) -> None:
+    (figure,) = sweep_page(session, "waiting", {"tab": "paired"}).figures
+    assert figure.summary == "Delta of every cell to its control. No pair has a result yet."
+    assert figure.drawn["layout"]["annotations"][0]["text"] == "No result yet"
