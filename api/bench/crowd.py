@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headcount.api.bench.client import Connection
-from headcount.api.bench.figures import Times
+from headcount.orchestrator.bench.figures import Times
 
 PAUSE_SECONDS = (0.5, 1.5)
 """Between two questions of a reader: busier than a page, which asks every few seconds."""

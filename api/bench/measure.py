@@ -7,7 +7,7 @@ from pathlib import Path
 from sqlalchemy import select
 
 from headcount.api.bench import filling, service, steps
-from headcount.api.bench.figures import Figure, load_words
+from headcount.orchestrator.bench.figures import Figure, load_words
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Sweep
 from headcount.trainer.errors import UserError

@@ -14,8 +14,8 @@ from sqlalchemy import update
 from headcount.api import results
 from headcount.api.bench import crowd, filling, service, writer
 from headcount.api.bench.client import Answer, Connection, stream
-from headcount.api.bench.figures import Figure, Times, repeated, resident_mib
 from headcount.api.formats import render
+from headcount.orchestrator.bench.figures import Figure, Times, repeated, resident_mib
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.recording import record_events

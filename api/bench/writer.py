@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.orm import Session
 
-from headcount.api.bench.figures import Times
+from headcount.orchestrator.bench.figures import Times
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Attempt, Evaluation, Job, Sweep, SweepJob
