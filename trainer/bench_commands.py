@@ -27,3 +27,14 @@ def streams(context: click.Context) -> None:
     from headcount.trainer.residuals.bench import main
 
     main(context.args)
+
+
+@bench.command(
+    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+)
+@click.pass_context
+def training(context: click.Context) -> None:
+    """Whole training steps, beside nanoGPT's (its options: --help)."""
+    from headcount.trainer.bench import main
+
+    main(context.args)

@@ -35,7 +35,7 @@ def parameter_count(config: JobConfig) -> int:
     model = config.model
     head_width = model.d_model // model.heads
     norms = model.layers * (2 * model.d_model + 2 * head_width) + model.d_model
-    return _product_weights(model) + norms + added_parameters(model)
+    return product_weights(model) + norms + added_parameters(model)
 
 
 def flops_per_token(config: JobConfig) -> float:
@@ -43,7 +43,7 @@ def flops_per_token(config: JobConfig) -> float:
     model = config.model
     head = model.vocab_size * model.d_model
     attention = 6 * model.layers * model.d_model * config.data.context
-    blocks = 6.0 * (_product_weights(model) - head) + attention
+    blocks = 6.0 * (product_weights(model) - head) + attention
     passes = model.loops if "loops" in stream_reads(model.residual) else 1
     return passes * blocks + 6.0 * head + added_flops_per_token(model)
 
@@ -57,7 +57,8 @@ def job_flops(config: JobConfig) -> float:
     return flops_per_token(config) * (trained + evaluated / 3)
 
 
-def _product_weights(model: ModelConfig) -> int:
+def product_weights(model: ModelConfig) -> int:
+    """Of all matrix products, the tied head among them."""
     kv_width = model.kv_heads * (model.d_model // model.heads)
     attention = 2 * model.d_model * model.d_model + 2 * model.d_model * kv_width
     mlp = 3 * model.d_model * model.d_ff

@@ -1,7 +1,5 @@
 """The transformer: pre-norm sublayers that read from and write to a residual stream."""
 
-import hashlib
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 
 import torch
@@ -10,14 +8,13 @@ from torch import Tensor, nn
 
 from headcount.trainer.attention import Attention, rotary_angles
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.drawing import draw_parameters
 from headcount.trainer.head import add_head_gradient, head_gradient, token_losses
 from headcount.trainer.layers import MLP, Linear, RMSNorm, Working
 from headcount.trainer.products import WorkingMatrices
 from headcount.trainer.residuals.interface import ResidualStream, State
 
 CPU = torch.device("cpu")
-
-DRAWING_THREADS = 8
 
 
 class Block(nn.Module):
@@ -52,7 +49,7 @@ class Transformer(nn.Module):
         self.compute_dtype = torch.float32
         self.working: Working | None = None
         self.to(device)
-        draw_parameters(self, config.init_std, seed)
+        draw_parameters(self, self.stream, config.init_std, seed)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`."""
@@ -128,30 +125,3 @@ def build_stream(config: ModelConfig) -> ResidualStream:
     """The residual stream that `config.residual` names."""
     stream: ResidualStream = import_module(f"headcount.trainer.residuals.{config.residual}").Stream(config)
     return stream
-
-
-@torch.no_grad()
-def draw_parameters(model: Transformer, std: float, seed: int) -> None:
-    """Draw every matrix from N(0, std²), and add to the stream's own parameters the noise that it asks for.
-
-    Each draw is by (seed, name), in float32 on the CPU, so that the weights do not depend on the device.
-    One draw takes one core, so several run at once.
-    """
-    stream_std = {id(parameter): noise for parameter, noise in model.stream.drawn()}
-    drawn = [
-        (name, parameter)
-        for name, parameter in model.named_parameters()
-        if (id(parameter) in stream_std if name.startswith("stream.") else parameter.dim() >= 2)
-    ]
-
-    def draw(named: tuple[str, Tensor]) -> Tensor:
-        digest = hashlib.sha256(f"draw/{seed}/{named[0]}".encode()).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest[:8], "little", signed=True))
-        return torch.randn(named[1].shape, generator=generator)
-
-    with ThreadPoolExecutor(DRAWING_THREADS) as pool:
-        for (name, parameter), normal in zip(drawn, pool.map(draw, drawn), strict=True):
-            if name.startswith("stream."):
-                parameter.add_((normal * stream_std[id(parameter)]).to(parameter.device))
-            else:
-                parameter.copy_(normal).mul_(std).mul_(model.stream.draw_factor(name))

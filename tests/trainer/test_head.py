@@ -6,7 +6,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headcount.trainer import head
-from headcount.trainer.head import chunk_tokens, head_gradient, token_losses
+from headcount.trainer.head import (
+    add_head_gradient,
+    chunk_tokens,
+    gradient_chunk_tokens,
+    head_gradient,
+    token_losses,
+)
+from headcount.trainer.products import Matrix
 
 VOCABULARY, WIDTH, TOKENS = 300, 24, 700
 
@@ -68,3 +75,25 @@ def test_three_and_five_parts_make_the_eight() -> None:
 def test_chunks_hold_at_most_their_logits(tokens: int, vocabulary: int, size: int) -> None:
     assert chunk_tokens(tokens, vocabulary) == size
     assert size * vocabulary <= head.CHUNK_LOGITS
+
+
+@pytest.mark.parametrize(
+    ("tokens", "vocabulary", "size"),
+    [(1024, 256, 1024), (2048, 151_936, 1024), (4096, 151_936, 1408), (16_384, 151_936, 4096)],
+)
+def test_a_training_pass_has_few_chunks(tokens: int, vocabulary: int, size: int) -> None:
+    assert gradient_chunk_tokens(tokens, vocabulary) == size
+
+
+@pytest.mark.usefixtures("in_ragged_chunks")
+def test_the_gradient_by_hand_in_ragged_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head, "MOST_CHUNKS", 6)
+    hidden, weight, targets = inputs()
+    assert gradient_chunk_tokens(TOKENS, VOCABULARY) == 256  # 256 + 256 + 188
+    whole = head_gradient(hidden, weight, targets, TOKENS, 0.1)
+    matrix = Matrix(weight, torch.ones_like(weight))
+    found = add_head_gradient(hidden, matrix, VOCABULARY, targets, TOKENS, 0.1, compile=False)
+    assert whole.weight is not None
+    assert torch.allclose(found.loss, whole.loss, rtol=1e-6)
+    assert torch.allclose(found.hidden, whole.hidden, rtol=1e-4, atol=1e-7)
+    assert torch.allclose(matrix.gradient - 1, whole.weight, rtol=1e-4, atol=1e-6)

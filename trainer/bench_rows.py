@@ -1,0 +1,142 @@
+"""What `trainer.bench` times: updates of a job, and how soon a second job is under way."""
+
+import gc
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from headcount.trainer.config import DataConfig, JobConfig
+from headcount.trainer.data import Dataset, open_dataset, prepare
+from headcount.trainer.device import choose_device, peak_memory_bytes, reset_peak_memory
+from headcount.trainer.exact import exact_mode
+from headcount.trainer.execution import Execution, batch_windows
+from headcount.trainer.flops import flops_per_token, peak_flops
+from headcount.trainer.loop import train
+from headcount.trainer.model import Transformer
+from headcount.trainer.step import updater_for
+
+WARM_UP = 2
+"""Updates before those that are timed."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The median of a job's updates."""
+
+    scale: str
+    form: str
+    """`exact`, `fast` (not the same bits again), or the name of a peer."""
+    micro_batch: int
+    milliseconds: float
+    """Of one update: all its passes and the optimizer."""
+    tokens_per_second: float
+    mfu: float | None
+    """None where the hardware's peak is not known."""
+    peak_bytes: float
+    """Allocated on the GPU; on the CPU, of the process."""
+    reserved_bytes: float
+    """What the GPU's allocator took for that, its graphs' pools among it; 0 on the CPU."""
+
+
+def measure(scale: str, form: str, config: JobConfig, execution: Execution, updates: int) -> Row:
+    """A row of ours. `execution` gives the micro-batch."""
+    assert execution.micro_batch is not None
+    device = choose_device(config, execution)
+    reset_memory(device)
+    with exact_mode(execution):
+        model = Transformer(config.model, config.data.context, config.seed, device)
+        model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
+        updater = updater_for(model, config, execution, execution.micro_batch)
+        windows = random_windows(config)
+        seconds = timed(lambda: updater.update(windows, config.train.peak_lr)[0], updates)
+    return row_of(scale, form, config, execution.micro_batch, seconds, flops_per_token(config), device)
+
+
+def random_windows(config: JobConfig) -> Tensor:
+    """Tokens of one update, on the CPU: [windows, context + 1]."""
+    generator = torch.Generator().manual_seed(0)
+    shape = (batch_windows(config), config.data.context + 1)
+    return torch.randint(config.model.vocab_size, shape, generator=generator)
+
+
+def timed(update: Callable[[], Tensor], updates: int) -> float:
+    """Median seconds of `update`, up to its loss being read."""
+    seconds = []
+    for _ in range(WARM_UP + updates):
+        began = time.perf_counter()
+        update().item()
+        seconds.append(time.perf_counter() - began)
+    return median(seconds[WARM_UP:])
+
+
+def row_of(
+    scale: str,
+    form: str,
+    config: JobConfig,
+    micro_batch: int,
+    seconds: float,
+    flops: float,
+    device: torch.device,
+) -> Row:
+    """`flops`: of one token, forward and backward."""
+    on_gpu = device.type == "cuda"
+    rate = config.train.batch_tokens / seconds
+    peak = peak_flops(torch.cuda.get_device_name(device)) if on_gpu else None
+    return Row(
+        scale,
+        form,
+        micro_batch,
+        seconds * 1e3,
+        rate,
+        flops * rate / peak if peak else None,
+        peak_memory_bytes(device),
+        float(torch.cuda.max_memory_reserved(device)) if on_gpu else 0.0,
+    )
+
+
+def reset_memory(device: torch.device) -> None:
+    """Give back what the row before held, and count peaks from here on."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    reset_peak_memory(device)
+
+
+def second_job_seconds(config: JobConfig) -> float:
+    """From the call of `train` to the end of the first update, evaluation before it included, for a job at
+    another learning rate and seed in a process that has begun one of its shape before."""
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = _some_text(config, Path(folder))
+        _seconds_to_first_update(config, dataset)
+        other = replace(config, seed=config.seed + 1, train=replace(config.train, peak_lr=5e-4))
+        return _seconds_to_first_update(other, dataset)
+
+
+def _seconds_to_first_update(config: JobConfig, dataset: Dataset) -> float:
+    reset_memory(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    asked: list[float] = []  # before each update; the one before has ended by then
+
+    def stop() -> bool:
+        asked.append(time.perf_counter())
+        return len(asked) == 2
+
+    began = time.perf_counter()
+    for _ in train(config, dataset, stop=stop):
+        pass
+    return asked[1] - began
+
+
+def _some_text(config: JobConfig, home: Path) -> Dataset:
+    """Words at random, enough for an update and its validation windows."""
+    words = random.Random(0).choices(["a", "job", "of", "depth", "routing", "reads", "words"], k=1_000_000)
+    text = home / "text.txt"
+    text.write_text(" ".join(words), encoding="utf-8")
+    source = DataConfig(context=config.data.context, source="text", text=(str(text),))
+    return open_dataset(prepare(source, home).fingerprint, home)
