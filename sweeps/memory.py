@@ -12,17 +12,14 @@ muddformer 4.7 and 4.2.
 """
 
 from headcount.trainer.config import JobConfig
-from headcount.trainer.execution import micro_batch_rule
+from headcount.trainer.execution import STATE_BYTES, activation_bytes, micro_batch_rule
 from headcount.trainer.flops import parameter_count
 from headcount.trainer.residuals.registry import kept_per_token
 
 
 def peak_memory(config: JobConfig) -> float:
     """Bytes of a card, the allocator's cache and the CUDA context left out."""
-    model = config.model
-    kv_width = model.kv_heads * (model.d_model // model.heads)
-    block = 8 * model.d_model + 4 * kv_width + 4 * model.d_ff
-    values = model.layers * block + kept_per_token(model)
+    kept = kept_per_token(config.model) * (2 if config.train.precision == "bf16" else 4)
     tokens = micro_batch_rule(config) * config.data.context
-    is_bf16 = config.train.precision == "bf16"
-    return parameter_count(config) * (18.0 if is_bf16 else 16.0) + tokens * values * (2 if is_bf16 else 4)
+    state = parameter_count(config) * STATE_BYTES[config.train.precision]
+    return state + tokens * (activation_bytes(config) + kept)

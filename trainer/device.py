@@ -46,6 +46,11 @@ def describe(
     }
 
 
+def card_memory(device: torch.device) -> float | None:
+    """Bytes of the card, used or not; none on the CPU."""
+    return float(torch.cuda.get_device_properties(device).total_memory) if device.type == "cuda" else None
+
+
 def reset_peak_memory(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

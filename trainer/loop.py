@@ -16,7 +16,13 @@ from headcount.trainer.averaging import WeightAverage
 from headcount.trainer.config import JobConfig
 from headcount.trainer.curves import Curves
 from headcount.trainer.data import Dataset
-from headcount.trainer.device import choose_device, describe, peak_memory_bytes, reset_peak_memory
+from headcount.trainer.device import (
+    card_memory,
+    choose_device,
+    describe,
+    peak_memory_bytes,
+    reset_peak_memory,
+)
 from headcount.trainer.divergence import DivergenceWatch
 from headcount.trainer.evaluation import mean_loss, routing, window_losses
 from headcount.trainer.events import Evaluation, Event, Progress, Result, Started
@@ -80,7 +86,7 @@ class _Attempt:
         self.folder = JobFolder(folder, config, dataset.manifest.fingerprint) if folder else None
         self.device = choose_device(config, execution)
         reset_peak_memory(self.device)
-        self.pass_windows = micro_batch_rule(config)
+        self.pass_windows = micro_batch_rule(config, card_memory(self.device))
         self.micro_batch = execution.micro_batch or self.pass_windows
         self.model = Transformer(config.model, config.data.context, config.seed, self.device)
         self.model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32

@@ -110,10 +110,10 @@ class Updater:
 
     def _clear(self) -> None:
         """Gradients to zero, in place; without graphs or working copies there is no need to keep them."""
-        if self.in_place:
-            torch._foreach_zero_([p.grad for p in self.model.parameters() if p.grad is not None])
-        else:
+        if not self.in_place:
             self.optimizer.zero_grad()
+        elif gradients := [p.grad for p in self.model.parameters() if p.grad is not None]:
+            torch._foreach_zero_(gradients)
 
     def _capture(self, batches: list[Tensor]) -> None:
         """Capture the passes and what follows them, leaving the model as it was."""
