@@ -128,7 +128,7 @@ class Tables:
             if kept is None or not kept.serves(wish):
                 begun = next(_CLOCK)
                 with store.read() as session:
-                    version = results.sweep_version(session, sweep)
+                    version = results.results_version(session, sweep)
                     table = results.ablation_table(session, sweep, with_reference=with_reference)
                 kept = self._kept[key] = Kept(version, begun, table)
                 self._kept.move_to_end(key)
@@ -174,7 +174,7 @@ async def answer_from_table(
         read = tables.get(store, sweep, with_reference, wish)
         return Kept(read.version, read.begun, _body(make(read.value)))
 
-    return await _answer(request, of_sweep(sweep), made, form)
+    return await _answer(request, of_results(sweep), made, form)
 
 
 async def _answer(
@@ -200,8 +200,13 @@ def _body(content: Body | bytes) -> Body:
 
 
 def of_sweep(sweep: str) -> Callable[[Session], str]:
-    """The version of all that a sweep's results depend on."""
+    """The version of all that is shown of a sweep, the progress of its running jobs included."""
     return lambda session: results.sweep_version(session, sweep)
+
+
+def of_results(sweep: str) -> Callable[[Session], str]:
+    """The version of all that a sweep's tables depend on."""
+    return lambda session: results.results_version(session, sweep)
 
 
 def as_json(value: Any) -> bytes:

@@ -74,7 +74,8 @@ def build_sweep(
             "alpha": 0.05,
         },
         owner="tester",
-        version=7,
+        version=9,
+        results_version=7,
         created=START,
     )
     session.add(sweep)

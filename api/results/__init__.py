@@ -41,7 +41,16 @@ from .significance import (
     Pooling,
     paired_statistics,
 )
-from .sweeps import DataView, SweepState, SweepSummary, SweepView, list_sweeps, sweep_version, sweep_view
+from .sweeps import (
+    DataView,
+    SweepState,
+    SweepSummary,
+    SweepView,
+    list_sweeps,
+    results_version,
+    sweep_version,
+    sweep_view,
+)
 from .tables import AblationTable, TableRow, ablation_table
 
 __all__ = [
@@ -112,6 +121,7 @@ __all__ = [
     "newest_event",
     "paired_statistics",
     "progress",
+    "results_version",
     "sweep_version",
     "sweep_view",
 ]

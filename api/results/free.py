@@ -102,7 +102,7 @@ def free_table(
         name="free",
         question=question,
         sweep=sweep.name,
-        version=sweep.version,
+        version=sweep.results_version,
         estimator=ESTIMATOR if value == "loss" else f"{ESTIMATOR}, minus the control's at the same seed",
         test="none",
         family=None,

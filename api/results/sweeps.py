@@ -135,6 +135,12 @@ def sweep_version(session: Session, name: str) -> str:
     return f"{sweep.id}.{sweep.version}.{sweep.created.timestamp():.6f}"
 
 
+def results_version(session: Session, name: str) -> str:
+    """As `sweep_version`, for what shows no running job's progress: tables, statistics, cells."""
+    sweep = find_sweep(session, name)
+    return f"{sweep.id}.results.{sweep.results_version}.{sweep.created.timestamp():.6f}"
+
+
 @dataclass(frozen=True)
 class _Count:
     """The jobs of one sweep in one state."""

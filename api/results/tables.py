@@ -65,6 +65,7 @@ class AblationTable:
 
     sweep: str
     version: int
+    """Of the data: raised whenever a table of the sweep may be another."""
     axes: dict[str, tuple[Any, ...]]
     seeds: tuple[int, ...]
     analysis: dict[str, Any]
@@ -106,7 +107,7 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
     ranks = _ranks(rows)
     return AblationTable(
         sweep=sweep.name,
-        version=sweep.version,
+        version=sweep.results_version,
         axes={axis: tuple(values) for axis, values in sweep.axes.items()},
         seeds=tuple(sweep.seeds),
         analysis=dict(sweep.analysis),

@@ -8,7 +8,7 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.answering import answer, as_json, of_sweep
+from headcount.api.answering import answer, as_json, of_results
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
 from headcount.api.dependencies import LARGEST, Query, SweepName
@@ -74,4 +74,4 @@ async def get_free_table(
         )
         return as_json(found) if chosen == "json" else render_named(found, chosen, query.digits).encode()
 
-    return await answer(request, of_sweep(sweep), make, form=chosen)
+    return await answer(request, of_results(sweep), make, form=chosen)

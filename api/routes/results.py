@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api import results
-from headcount.api.answering import Body, answer, answer_from_table, as_json, of_sweep
+from headcount.api.answering import Body, answer, answer_from_table, as_json, of_results
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
 from headcount.api.dependencies import CellId, Query, SweepName, no_query
@@ -45,7 +45,7 @@ async def list_cells(request: Request, sweep: SweepName) -> Response:
     def make(session: Session) -> bytes:
         return as_json(CellList(results.cells(session, sweep)))
 
-    return await answer(request, of_sweep(sweep), make)
+    return await answer(request, of_results(sweep), make)
 
 
 @router.get(
@@ -57,7 +57,7 @@ async def get_cell(request: Request, sweep: SweepName, cell: CellId) -> Response
     def make(session: Session) -> bytes:
         return as_json(results.cell_view(session, sweep, cell))
 
-    return await answer(request, of_sweep(sweep), make)
+    return await answer(request, of_results(sweep), make)
 
 
 class TableQuery(Query):

@@ -53,26 +53,27 @@ def announce_sweep(session: Session, sweep_id: int, kind: str, **detail: Any) ->
     session.execute(
         insert(Event).values(sweep_id=sweep_id, job_id=None, kind=kind, detail=detail, created=now())
     )
-    session.execute(update(Sweep).where(Sweep.id == sweep_id).values(version=Sweep.version + 1))
+    session.execute(update(Sweep).where(Sweep.id == sweep_id).values(**_RAISED))
 
 
 def touch_sweeps_of(session: Session, job_ids: Collection[str]) -> None:
     """Raise the version of every sweep that holds one of the jobs."""
     sweeps = select(SweepJob.sweep_id).where(SweepJob.job_id.in_(job_ids))
     session.execute(
-        update(Sweep).where(Sweep.id.in_(sweeps)).values(version=Sweep.version + 1),
+        update(Sweep).where(Sweep.id.in_(sweeps)).values(**_RAISED),
         execution_options={"synchronize_session": False},
     )
 
 
+_RAISED: Any = {"version": Sweep.version + 1, "results_version": Sweep.results_version + 1}
 _SWEEP: Any = Sweep.__table__
 _TOUCH = (
     update(_SWEEP).where(_SWEEP.c.id.in_(_SWEEPS_OF.scalar_subquery())).values(version=_SWEEP.c.version + 1)
 )
 
 
-def touch_sweeps_of_job(session: Session, job_id: str) -> None:
-    """As `touch_sweeps_of`, of one job, in a quarter of the time: for what slots tell again and again."""
+def touch_sweeps_of_running(session: Session, job_id: str) -> None:
+    """As `touch_sweeps_of`, for what a running job tells again and again: the tables stay as they are."""
     session.connection().execute(_TOUCH, {"of_job": job_id})
 
 

@@ -65,6 +65,8 @@ class Sweep(Base):
     owner: Mapped[str] = mapped_column(String(200))
     version: Mapped[int] = mapped_column(Integer, default=1)
     """Raised in the transaction of every change that shows in this sweep's results."""
+    results_version: Mapped[int] = mapped_column(server_default="1")
+    """Raised with `version`, but not by what a running job tells meanwhile, which no table shows."""
     created: Mapped[datetime]
 
     @property
@@ -127,7 +129,11 @@ class SweepJob(Base):
     """What a sweep wants of a job. A job runs while any sweep wants it."""
 
     __tablename__ = "sweep_job"
-    __table_args__ = (Index("sweep_job_job", "job_id"), Index("sweep_job_cell", "cell_id"))
+    __table_args__ = (
+        Index("sweep_job_job", "job_id"),
+        Index("sweep_job_cell", "cell_id"),
+        Index("sweep_job_position", "sweep_id", "position", "job_id"),
+    )
 
     sweep_id: Mapped[int] = mapped_column(ForeignKey("sweep.id", ondelete="CASCADE"), primary_key=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)

@@ -13,7 +13,7 @@ from headcount.orchestrator.store.journal import (
     now,
     tell_sweeps_of,
     touch_sweeps_of,
-    touch_sweeps_of_job,
+    touch_sweeps_of_running,
 )
 from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Job, Measurement, Progress
 from headcount.orchestrator.store.tails import report
@@ -42,7 +42,7 @@ def record_events(session: Session, attempt_id: int, first: int, records: Sequen
         return True
     _store_curves(session, told, fresh)
     if all(record["kind"] in _CURVES for record in fresh):
-        touch_sweeps_of_job(session, told.job_id)
+        touch_sweeps_of_running(session, told.job_id)
         return True
     attempt = session.get_one(Attempt, attempt_id, populate_existing=True)
     job = session.get_one(Job, told.job_id, populate_existing=True)

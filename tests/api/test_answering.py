@@ -107,7 +107,7 @@ def test_an_answer_is_of_the_data_as_it_is_when_it_is_asked_for(store: Store, cl
     first = client.get(path)
     assert client.get(path, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
     with store.write() as session:
-        session.execute(update(Sweep).where(Sweep.id == sweep).values(version=99))
+        session.execute(update(Sweep).where(Sweep.id == sweep).values(results_version=99))
     second = client.get(path, headers={"If-None-Match": first.headers["etag"]})
     assert (second.status_code, second.json()["version"]) == (200, 99)
     assert second.headers["etag"] != first.headers["etag"]

@@ -68,6 +68,6 @@ def test_a_change_of_the_sweep_is_seen(filled: Store, client: TestClient) -> Non
     before = client.get(f"{SWEEP}/table.csv")
     with filled.write() as session:
         session.execute(text("UPDATE job SET tail_mean = tail_mean + 1"))
-        session.execute(text("UPDATE sweep SET version = version + 1"))
+        session.execute(text("UPDATE sweep SET results_version = results_version + 1"))
     after = client.get(f"{SWEEP}/table.csv", headers={"If-None-Match": before.headers["etag"]})
     assert (after.status_code, after.text == before.text) == (200, False)

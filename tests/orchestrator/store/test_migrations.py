@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from builders import build_sweep
 from sqlalchemy import MetaData, create_engine, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
@@ -14,7 +17,17 @@ from headcount.orchestrator.store.migrations.upgrade import HEAD, alembic_config
 from headcount.orchestrator.store.models import Base, Job
 from headcount.orchestrator.store.tokens import create_token
 
-EARLIER = ["0001", "0002", "0003", "0004", "0005", "0006"]
+INDEXES = {
+    "artifact": {("job_id",)},
+    "attempt": {("job_id", "number")},
+    "cell": {("sweep_id",)},
+    "event": {("sweep_id",)},
+    "job": {("state",)},
+    "sweep_job": {("cell_id",), ("job_id",), ("sweep_id", "position", "job_id")},
+}
+"""Table to the columns of its indexes, beside keys."""
+
+EARLIER = [f"{number:04}" for number in range(1, int(HEAD))]
 
 
 @pytest.fixture
@@ -56,6 +69,29 @@ def test_a_store_of_an_earlier_schema_keeps_every_row(empty_url: str, revision: 
             assert session.execute(text("PRAGMA integrity_check")).scalar() == "ok"
             assert session.execute(text("PRAGMA foreign_key_check")).all() == []
     new.close()
+
+
+def test_the_chain_of_revisions_has_one_head_and_no_branch() -> None:
+    scripts = ScriptDirectory.from_config(alembic_config())
+    assert scripts.get_heads() == [HEAD]
+    chain = [script.revision for script in scripts.walk_revisions()]
+    assert chain == [HEAD, *reversed(EARLIER)]
+
+
+def test_migrations_make_what_the_models_say(store: Store) -> None:
+    with store.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_server_default": False})
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_reads_have_their_indexes(store: Store) -> None:
+    had = inspect(store.engine)
+    found = {
+        table: {tuple(index["column_names"]) for index in had.get_indexes(table)}
+        for table in had.get_table_names()
+    }
+    unique = {("name",), ("sha256",)}
+    assert {t: i - unique for t, i in found.items() if i - unique} == INDEXES
 
 
 def _fill(old: Store) -> None:

@@ -246,6 +246,20 @@ def test_on_failure_stop_withdraws_what_is_left(store: Store) -> None:
         assert session.get_one(Job, running.job_id).state == "cancelling"
 
 
+def test_what_a_running_job_tells_raises_the_version_but_not_that_of_tables(store: Store) -> None:
+    submit_text(store)
+    with store.write() as session:
+        work = start_next(session)
+        records = records_of_a_job()[:-1]  # with its result the attempt is closed
+        versions = []
+        for number, record in enumerate(records):
+            record_events(session, work.attempt_id, number, [record])
+            versions.append(session.execute(select(Sweep.version, Sweep.results_version)).one())
+    for record, before, after in zip(records[1:], versions, versions[1:], strict=False):
+        assert after.version > before.version
+        assert (after.results_version > before.results_version) == (record["kind"] != "evaluation"), record
+
+
 def test_every_change_raises_the_version_of_every_sweep_that_shows_it(store: Store) -> None:
     submit_text(store)
     submit_text(store, SWEEP.replace("tiny", "other"))
