@@ -127,7 +127,8 @@ async def _answers(store: Store, where: service.Running, sweeps: int) -> list[Fi
 def _change(store: Store, sweep: str) -> None:
     """As a result would: every answer about the sweep is old now."""
     with store.write() as session:
-        session.execute(update(Sweep).where(Sweep.name == sweep).values(version=Sweep.version + 1))
+        raised = {"version": Sweep.version + 1, "results_version": Sweep.results_version + 1}
+        session.execute(update(Sweep).where(Sweep.name == sweep).values(**raised))
 
 
 def streaming(where: service.Running) -> Iterator[Figure]:
