@@ -146,7 +146,8 @@ async def answer(
 ) -> Response:
     """What `make` says of the store, made once for all who ask for the same; 304 where the client has it.
 
-    `version_of` tells the version of all data that `make` reads.
+    `version_of` tells the version of all data that `make` reads. A `form` that is none of `MEDIA_TYPES` names
+    its own type in the headers of its body.
     """
     store: Store = request.app.state.store
 
@@ -192,7 +193,7 @@ async def _answer(
     question = "\0".join((request.scope["path"], normal_query(request), form))
     found = await answers.get(question, version, made)
     headers = {**validators(request, found.version, form), **found.value.headers}
-    return Response(found.value.content, 200, headers, media_type=MEDIA_TYPES[form])
+    return Response(found.value.content, 200, headers, media_type=MEDIA_TYPES.get(form))
 
 
 def _body(content: Body | bytes) -> Body:

@@ -4,17 +4,18 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from headcount.api.results import CellView, SeedResult, list_sweeps
+from headcount.api.results import CellView, SeedResult
 from headcount.dashboard import text
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.rendering import render
+from headcount.dashboard.sweep_list import SORTS, STATES, SweepsPage
 from headcount.dashboard.sweep_page import SweepPage
 from headcount.dashboard.tabs.paired import METHODS
 
 
-def sweeps_html(session: Session) -> str:
+def sweeps_html(page: SweepsPage) -> str:
     """The list of sweeps, or how to submit the first one."""
-    return render("sweeps.html", sweeps=list_sweeps(session))
+    return render("sweeps.html", page=page, asked=page.asked, sorts=SORTS, states=STATES, to_go=text.to_go)
 
 
 def sweep_html(page: SweepPage) -> str:

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from headcount.api.columns import DIGITS
+from headcount.orchestrator.time_to_go import TimeToGo
+from headcount.sweeps.rendering import duration
 
 MINUS = "−"
 NO_BREAK = "\u00a0"
@@ -117,3 +119,9 @@ def plural(count: int, word: str) -> str:
 def moment(time: datetime) -> str:
     """A moment in UTC, which the page's script turns into the viewer's zone."""
     return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def to_go(left: TimeToGo) -> str:
+    """The time that is left: "3:05", "12:00 to 15:30", "2 to 3 days"."""
+    least, most = duration(left.least), duration(left.most)
+    return least if least == most else f"{least} to {most}"

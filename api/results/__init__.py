@@ -7,6 +7,7 @@ Every number of a sweep is over all of its seeds. A name that is not in the stor
 question that the sweep cannot answer `QueryError`; both are a `UserError`.
 """
 
+from .briefs import SweepBrief, sweep_brief
 from .cells import CellState, CellView, SeedResult, cell_view, cells
 from .comparisons import CellComparison
 from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
@@ -97,6 +98,7 @@ __all__ = [
     "SeedResult",
     "Standing",
     "Statistic",
+    "SweepBrief",
     "SweepState",
     "SweepSummary",
     "SweepView",
@@ -122,6 +124,7 @@ __all__ = [
     "paired_statistics",
     "progress",
     "results_version",
+    "sweep_brief",
     "sweep_version",
     "sweep_view",
 ]

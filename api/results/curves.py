@@ -1,7 +1,7 @@
 """The ablation table seen as curves over one axis, and as grids over two."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,11 +107,16 @@ def _axis(table: AblationTable, name: str) -> str:
 
 
 def _default_axis(table: AblationTable, avoid: str | None = None) -> str:
-    wished = [table.analysis.get("axis"), HEADS, *table.axes]
-    for axis in wished:
-        if axis in table.axes and axis != avoid:
-            return str(axis)
-    raise QueryError(f"sweep {table.sweep!r} varies no axis")
+    axis = main_axis(table.axes, table.analysis, avoid)
+    if axis is None:
+        raise QueryError(f"sweep {table.sweep!r} varies no axis")
+    return axis
+
+
+def main_axis(axes: Collection[str], analysis: Mapping[str, Any], avoid: str | None = None) -> str | None:
+    """The axis of the analysis, else the routing heads, else the first; None where there is no other."""
+    wished = (analysis.get("axis"), HEADS, *axes)
+    return next((axis for axis in wished if axis in axes and axis != avoid), None)
 
 
 def groups(

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -103,7 +104,7 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
     cells = cells_of(session, sweep)
     by_id = {c.id: c for c in cells}
     costs = cell_costs(session, sweep.id)
-    rows = [_row(cell, by_id, costs) for cell in cells]
+    rows = [table_row(cell, by_id, costs) for cell in cells]
     ranks = _ranks(rows)
     return AblationTable(
         sweep=sweep.name,
@@ -127,7 +128,10 @@ def _own(row: TableRow) -> OwnCell:
     return OwnCell(row.cell, row.is_control, row.mean, delta.mean if delta else None, shown)
 
 
-def _row(cell: CellView, cells: Mapping[int, CellView], costs: Mapping[int, CellCosts]) -> TableRow:
+def table_row(
+    cell: CellView, cells: Mapping[int, CellView], costs: Mapping[int, CellCosts] = MappingProxyType({})
+) -> TableRow:
+    """The row of one cell by itself, without its rank; `cells` has its control, by its id."""
     losses = cell.losses
     diverged, failed = cell.seeds_in("diverged"), cell.seeds_in("failed")
     spread = mean_estimate([] if diverged else list(losses.values()))

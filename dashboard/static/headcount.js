@@ -154,7 +154,9 @@ async function refresh() {
   etag = response.headers.get("ETag");
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const before = new Map(plots().map((plot) => [plot.id, document.getElementById(plot.dataset.figure).textContent]));
+  const ticked = new Set([...document.querySelectorAll("[type=checkbox]:checked")].map((box) => box.value));
   morph(document.querySelector("main"), page.querySelector("main"));
+  for (const box of document.querySelectorAll("[type=checkbox]")) box.checked = ticked.has(box.value);
   showTimes();
   const changed = plots().filter((plot) => before.get(plot.id) !== document.getElementById(plot.dataset.figure).textContent);
   await drawAll(changed);

@@ -86,7 +86,7 @@ def test_data_is_refused_with_a_problem_not_with_a_page(own_store: Store, browse
 
 
 def test_before_the_first_token_no_login_is_needed(browser: TestClient) -> None:
-    assert browser.get("/").status_code == 200
+    assert browser.get("/", follow_redirects=True).status_code == 200
     assert "No login is needed" in browser.get("/login").text
 
 
@@ -124,7 +124,10 @@ def test_behind_a_proxy_every_link_is_under_its_path(own_store: Store, tmp_path:
     client = TestClient(service, base_url="http://127.0.0.1:8321", root_path="/lab", follow_redirects=False)
     page = client.get("/lab/sweeps/head-count", follow_redirects=True)
     assert page.status_code == 200
-    links = re.findall(r'(?:href|src|action|data-events)="(/[^"]*)"', client.get("/lab/").text + page.text)
+    links = re.findall(
+        r'(?:href|src|action|data-events)="(/[^"]*)"',
+        client.get("/lab/", follow_redirects=True).text + page.text,
+    )
     assert len(links) > 10
     assert [link for link in links if not link.startswith("/lab/")] == []
     for link in {link for link in links if "events" not in link}:

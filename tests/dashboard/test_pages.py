@@ -19,6 +19,7 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Attempt, Cell, Dataset, Job, Sweep, SweepJob
 
+LIST = "/?q=&state=&owner=&sort=-submitted"
 HOSTILE = "<script>alert('x')</script>\" onload=\"x\" 'q' &amp; ‮rtl‬ עברית {{ 7*7 }} " + "long " * 1000
 
 
@@ -71,7 +72,7 @@ def test_every_page_declares_the_read_scope() -> None:
 
 
 def test_the_list_shows_every_sweep_with_its_progress(client: TestClient, session: Session) -> None:
-    html = page(client, "/")
+    html = page(client, LIST)
     for sweep in list_sweeps(session):
         assert f'href="/sweeps/{sweep.name}"' in html
         assert f'value="{sweep.progress}" aria-label="Progress of {sweep.name}"' in html
@@ -154,7 +155,7 @@ def test_the_completeness_has_every_job(client: TestClient, session: Session) ->
     assert found["H\u00a08 · KV\u00a04 · LR\u00a01e-3"][2] == "running"
 
 
-@pytest.mark.parametrize("path", ["/", f"/sweeps/head-count?{LOSS}", "/sweeps/waiting?tab=plan", "job"])
+@pytest.mark.parametrize("path", [LIST, f"/sweeps/head-count?{LOSS}", "/sweeps/waiting?tab=plan", "job"])
 def test_a_page_that_did_not_change_is_not_sent_again(
     client: TestClient, session: Session, path: str
 ) -> None:
@@ -227,7 +228,7 @@ def test_static_files_are_kept_under_the_hash_of_their_content(client: TestClien
 
 
 def test_nothing_on_a_page_is_from_another_host(client: TestClient) -> None:
-    for path in ("/", f"/sweeps/head-count?{DELTA}"):
+    for path in (LIST, f"/sweeps/head-count?{DELTA}"):
         html = page(client, path)
         assert not re.search(r"""(?:src|href|action)=["']?(?:https?:)?//""", html)
         assert not re.search(r"<style|<script(?![^>]*(?:src=|application/json))| on[a-z]+=", html)
@@ -278,7 +279,7 @@ def hostile(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def test_what_users_write_is_text_everywhere(hostile: TestClient) -> None:
-    listing = page(hostile, "/")
+    listing = page(hostile, LIST)
     address = re.search(r'href="(/sweeps/[^"]+)"', listing)
     assert address
     sweep = page(hostile, address[1])
