@@ -68,3 +68,6 @@ class Stream(RoutedStream):
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         return {"weights": self.weights(state.sources(), site)}
+
+    def sources(self, state: State, site: int) -> list[Tensor]:
+        return list(state.sources())

@@ -55,7 +55,7 @@ class Stream(RoutedStream):
 
     def begin(self, embedding: Tensor) -> State:
         history = DepthHistory(
-            [self._scaled_query(site) for site in range(len(self.queries))],
+            [self.scaled_query(site) for site in range(len(self.queries))],
             list(self.key_weights),
             self.heads,
             eps=self.eps,
@@ -81,3 +81,6 @@ class Stream(RoutedStream):
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         return {"weights": self.weights(state.sources, site)}
+
+    def sources(self, state: State, site: int) -> list[Tensor]:
+        return list(state.sources)

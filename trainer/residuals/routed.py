@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from headcount.kernels import choose, route, routing_weights
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.residuals.interface import ResidualStream
+from headcount.trainer.residuals.interface import ResidualStream, State
 
 
 class RoutedStream(ResidualStream):
@@ -34,15 +34,19 @@ class RoutedStream(ResidualStream):
 
     def route(self, sources: list[Tensor], site: int) -> Tensor:
         """The read of `site`: each head's slice of the sources [..., d_model], mixed by its own weights."""
-        query, key_weight = self._scaled_query(site), self.key_weights[site]
+        query, key_weight = self.scaled_query(site), self.key_weights[site]
         return route(sources, query, key_weight, self.heads, eps=self.eps, logit_scale=self.logit_scale)
 
     def weights(self, sources: list[Tensor], site: int) -> Tensor:
         """The softmax over depth by which `site` mixes: [sources, ..., heads], float32 or float64."""
-        query, key_weight = self._scaled_query(site), self.key_weights[site]
+        query, key_weight = self.scaled_query(site), self.key_weights[site]
         return routing_weights(
             sources, query, key_weight, self.heads, eps=self.eps, logit_scale=self.logit_scale
         )
+
+    def sources(self, state: State, site: int) -> list[Tensor] | None:
+        """What `site` mixes by its one query and `weights`, oldest first; none where its read is another."""
+        return None
 
     def implementation(self, source: Tensor) -> str | None:
         return choose("auto", source, one_site=True).implementation
@@ -54,7 +58,8 @@ class RoutedStream(ResidualStream):
         routing = [] if self.query_decay == "decayed" else [*self.queries, *self.key_weights]
         return [*routing, *self.logit_scales]
 
-    def _scaled_query(self, site: int) -> Tensor:
+    def scaled_query(self, site: int) -> Tensor:
+        """The query of `site` times its learned scales, where it has some; `logit_scale` is yet to come."""
         query: Tensor = self.queries[site]
         if self.logit_scales:
             query = (query.view(self.heads, -1) * self.logit_scales[site].unsqueeze(-1)).flatten()
