@@ -2,12 +2,14 @@
 
 from headcount.kernels.choice import IMPLEMENTATIONS, Choice, choose
 from headcount.kernels.definition import route_by_definition, routing_weights
+from headcount.kernels.delta_history import DeltaHistory
 from headcount.kernels.history import DepthHistory
 from headcount.kernels.routing import route, route_groups
 
 __all__ = [
     "IMPLEMENTATIONS",
     "Choice",
+    "DeltaHistory",
     "DepthHistory",
     "choose",
     "route",

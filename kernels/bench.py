@@ -20,7 +20,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from headcount.kernels.byte_model import vectors_moved
+from headcount.kernels.forward import Forward
 from headcount.kernels.fused import route_fused
+from headcount.kernels.gating import DeltaForm
 from headcount.kernels.launch import Launch, launch_for
 from headcount.kernels.measurement import (
     EPS,
@@ -31,27 +34,29 @@ from headcount.kernels.measurement import (
     milliseconds,
     peak_and_errors,
     times_of,
-    vectors_moved,
 )
 from headcount.kernels.peers import peers
 from headcount.kernels.tiles import Tiles
-from headcount.kernels.two_phase import Forward, TwoPhase
+from headcount.kernels.two_phase import TwoPhase
 
 SHAPES = {
     "100m": Shape(16384, 512, 25, 4),
     "350m": Shape(4096, 1024, 49, 8),
     "1b": Shape(2048, 1280, 73, 8),
     "8b": Shape(2048, 4096, 73, 32),
-    "8b-delta": Shape(4096, 4096, 65, 8, blocks=10),
+    "8b-delta": Shape(4096, 4096, 65, 8, block_size=8),
 }
 
 
 def forward_two_phase(case: Case, launch: Launch | None = None) -> list[Tensor]:
-    state = TwoPhase(case.queries, case.sources[0], case.shape.heads, EPS, launch)
+    size, delta = case.shape.block_size or 1, case.delta
+    form = DeltaForm(delta.nulls, delta.gates, size) if delta else None
+    state = TwoPhase(case.queries, case.sources[0], case.shape.heads, EPS, launch, form)
     outputs = []
-    for source in case.sources:
-        state.write(source)
-        outputs.append(state.read())
+    for site in range(case.shape.sites):
+        if site % size == 0:
+            state.write(case.sources[site // size])
+        outputs.append(state.read_gated(delta.bases[site]) if delta else state.read())
     return outputs
 
 
@@ -68,10 +73,9 @@ def writes_of_two_phase(case: Case) -> float:
 
 def implementations(shape: Shape, with_peers: bool) -> dict[str, Implementation]:
     """Ours last."""
-    found = peers() if with_peers else {}
+    found = peers(shape) if with_peers else {}
     found["fused"] = Implementation.by_site(partial(route_fused, eps=EPS))
-    if shape.blocks is None:
-        found["two_phase"] = Implementation.of(forward_two_phase)
+    found["two_phase"] = Implementation.of(forward_two_phase)
     return found
 
 
@@ -91,7 +95,7 @@ def measure(name: str, shape: Shape, with_peers: bool, bandwidth: float) -> Iter
             row["writes_ms"] = writes
             forward -= writes
         row |= {"forward_ms": forward, "backward_ms": backward, "total_ms": forward + backward}
-        if label in ("fused", "two_phase"):
+        if label == "two_phase" or (label == "fused" and shape.block_size is None):
             gigabytes = vectors_moved(shape, label) * shape.tokens * shape.width * 2 / 1e9
             row |= {
                 "floor_ms": gigabytes / bandwidth,

@@ -13,7 +13,7 @@ from headcount.kernels.norm_kernels import norm_backward_kernel
 from headcount.kernels.row_kernels import delta_kernel, finalise_kernel
 
 if TYPE_CHECKING:
-    from headcount.kernels.two_phase import Block, Forward, Norm
+    from headcount.kernels.forward import Block, Forward, Norm
 
 
 class Gradients:
@@ -32,7 +32,8 @@ class Gradients:
         self.next_site = fwd.num_read - 1
         self.of_sources = torch.empty_like(fwd.sources)
         self.deferred_pz = fwd.inverse_rms.new_empty(fwd.tokens, fwd.tiles.H, fwd.row_stride)
-        self.delta = fwd.inverse_rms.new_empty(fwd.blocks[0].num_sites, fwd.tokens, fwd.tiles.H)
+        most = max(block.num_sites for block in fwd.blocks)
+        self.delta = fwd.inverse_rms.new_empty(most, fwd.tokens, fwd.tiles.H)
         self.of_folded = torch.zeros_like(fwd.queries, dtype=torch.float32)
         self.table = table_of(fwd.sources.unbind(0)) if fwd.launch.one_site else None
 
@@ -89,6 +90,17 @@ class Gradients:
         self.take(site, of_mixture)
         return of_weight.sum(0).to(norm.weight.dtype)
 
+    def take_gated(self, site: int, grad: Tensor | None) -> None:
+        """The gradient of what a site of the delta form read has arrived."""
+        fwd = self.forward
+        assert fwd.gating is not None
+        block = fwd.block_of[site]
+        grad = fwd.sources.new_zeros(fwd.sources[0].shape) if grad is None else grad
+        self.of_sites[site] = aligned(grad.reshape(fwd.tokens, -1))
+        fwd.gating.take(site, site - block.first_site, self.of_sites[site], *fwd.kept[block], self.delta)
+        self.has_delta.add(site)
+        self.take(site, self.of_sites[site])
+
     def of_source(self, source: int) -> Tensor:
         """Finish the gradient of `source`: all sites that read it have contributed."""
         fwd = self.forward
@@ -99,6 +111,7 @@ class Gradients:
         sites = self.sites(block)[source - block.first_site :] if own else range(0)
         grads = tuple(self.of_sites[site] for site in sites)
         out, lse = fwd.kept[block] if grads else (fwd.sources, self.delta)
+        gates = fwd.gating.gates if fwd.gating else None
         with on_device(fwd.sources):
             finalise_kernel[(fwd.tokens,)](
                 fwd.sources,
@@ -108,7 +121,7 @@ class Gradients:
                 out,
                 lse,
                 self.delta,
-                fwd.gates,
+                gates,
                 self.of_sources,
                 self.deferred_pz,
                 fwd.tokens,
@@ -118,23 +131,29 @@ class Gradients:
                 **fwd.tiles._asdict(),
                 SITES=len(grads),
                 HAS_DELTA=source in self.has_delta,
-                GATED=fwd.gates is not None,
+                GATED=gates is not None,
                 HAS_DEFERRED=not grads or self.sites(block).stop < self.num_sites,
                 num_warps=fwd.launch.finalise_warps,
             )
         return self.of_sources[source].view(fwd.shape)
 
-    def of_queries(self) -> Tensor:
-        """Finish the gradient of the folded queries [N, d], and let go of all buffers."""
+    def of_parameters(self) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Finish the gradients of the folded queries [N, d] and, in the delta form, of the null sources
+        [N, d] and the gates [N]; let go of all buffers.
+        """
         fwd = self.forward
         if fwd.launch.one_site:
             self.of_folded[0] = 0  # one source, of weight 1 whatever the query; the kernel leaves rounding
         elif fwd.blocks[0].num_old == 0:
             self.run_deferred(fwd.blocks[0])
         total = self.of_folded
+        of_nulls = of_gates = None
+        if fwd.gating:
+            by_nulls, of_nulls, of_gates = fwd.gating.gradients()
+            total += by_nulls
         fwd.kept.clear()
         del fwd.sources, fwd.current, self.of_sources, self.deferred_pz, self.delta, self.of_folded
-        return total
+        return total, of_nulls, of_gates
 
     def sites(self, block: "Block") -> range:
         """The block's sites, of those that were read."""
@@ -173,7 +192,8 @@ class Gradients:
         fwd, launch = self.forward, self.forward.launch
         sites = self.sites(block)
         lse, delta = fwd.kept.pop(block)[1], self.delta
-        if sites.start == 0 and fwd.gates is None:  # its query has no gradient
+        gates = fwd.gating.gates if fwd.gating else None
+        if sites.start == 0 and gates is None:  # its query has no gradient
             sites, lse, delta = sites[1:], lse[1:], delta[1:]
             del self.of_sites[0]
             if not sites:
@@ -193,7 +213,7 @@ class Gradients:
                 *addresses,
                 lse,
                 delta,
-                fwd.gates,
+                gates,
                 self.of_sources,
                 *fwd.descriptors(self.of_sources, block.num_old),
                 self.deferred_pz,
@@ -212,7 +232,7 @@ class Gradients:
                 STAGES=launch.deferred_stages,
                 DOT=dot_dtype(fwd.sources.dtype),
                 HAS_OLD=block.num_old > 0,
-                GATED=fwd.gates is not None,
+                GATED=gates is not None,
                 ACCUMULATE=block.num_old > 0 and sites.stop < self.num_sites,
                 TMA=launch.tma,
                 num_warps=launch.block_warps,

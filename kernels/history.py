@@ -4,23 +4,19 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headcount.kernels.choice import Choice, check_name, choose
-from headcount.kernels.definition import check_heads
+from headcount.kernels.choice import Choice, choose
 from headcount.kernels.reference import inverse_rms, route_reference
 from headcount.kernels.routing import fold
+from headcount.kernels.turns import Turns, Vectors, matrix_of, rows_of
 
 if TYPE_CHECKING:
     from headcount.kernels.two_phase import TwoPhase
 
 
-RECOMPUTED = " (activation checkpointing must wrap the sublayer alone, not its read or write)"
-
-
-class DepthHistory:
+class DepthHistory(Turns):
     """One forward pass's depth history, through which all its sites read.
 
     A model with L blocks has 2L sublayers and N = 2L + 1 sites, one before each sublayer and one before
@@ -38,8 +34,8 @@ class DepthHistory:
 
     def __init__(
         self,
-        queries: Tensor | Sequence[Tensor],
-        key_weights: Tensor | Sequence[Tensor],
+        queries: Vectors,
+        key_weights: Vectors,
         heads: int,
         *,
         eps: float = 1e-6,
@@ -56,22 +52,11 @@ class DepthHistory:
 
         Raises ValueError naming the argument that does not fit.
         """
-        shape = _shape_of("queries", queries)
-        weights_shape = _shape_of("key_weights", key_weights)
-        if weights_shape != shape:
-            raise ValueError(
-                f"key_weights is of shape {list(weights_shape)} but queries of {list(shape)}: "
-                "every site needs one of each"
-            )
-        check_heads(heads, shape[1])
+        super().__init__({"queries": queries, "key_weights": key_weights}, heads, implementation)
         if block_size is not None and block_size < 1:
             raise ValueError(f"block_size must be at least 1 sublayer, got {block_size}")
-        check_name(implementation)
-        self.queries, self.key_weights, self.heads = queries, key_weights, heads
+        self.queries, self.key_weights = queries, key_weights
         self.eps, self.logit_scale, self.block_size = eps, logit_scale, block_size
-        self.implementation = implementation
-        self.num_sites, self.width = shape
-        self.num_written = self.num_read = 0
         self._sources: list[Tensor] = []
         self._norms: list[Tensor] = []
         self.route_fused: Callable[[Sequence[Tensor], Tensor, int, float], Tensor] | None = None
@@ -89,6 +74,7 @@ class DepthHistory:
             return list(self._sources)
         if not hasattr(self.whole_model.forward, "sources"):
             raise RuntimeError("the sources are gone: two_phase lets go of them in its backward")
+        assert self.kind is not None
         return [row.view(self.kind[0]) for row in self.whole_model.forward.sources[: self.num_written]]
 
     def write(self, source: Tensor) -> None:
@@ -96,15 +82,9 @@ class DepthHistory:
 
         Raises ValueError when it differs from the first in shape, dtype or device, RuntimeError out of turn.
         """
-        self._check_turn()
+        self.check_source(source)
         if self.choice is None:
             self._begin(source)
-        elif (source.shape, source.dtype, source.device) != self.kind:
-            shape, dtype, device = self.kind
-            raise ValueError(
-                f"source is {source.dtype} {list(source.shape)} on {source.device}, but the first was "
-                f"{dtype} {list(shape)} on {device}: all sources need one shape, dtype and device"
-            )
         if self.whole_model is not None:
             self.whole_model.write(source)
         elif self.block_size is None or self.num_written == 0:
@@ -126,7 +106,8 @@ class DepthHistory:
         if self.whole_model is None:
             self.write(F.linear(x, weight))
             return
-        self._check_turn()
+        self.check_turn()
+        assert self.kind is not None
         shape, dtype, device = self.kind
         for name, tensor, expected in (
             ("x", x, (*shape[:-1], *weight.shape[1:])),
@@ -145,7 +126,7 @@ class DepthHistory:
 
         Raises RuntimeError out of turn.
         """
-        site = self._count_read()
+        site = self.count_read()
         if self.whole_model is not None:
             return self.whole_model.read()
         if self.route_fused is not None:
@@ -161,12 +142,13 @@ class DepthHistory:
         if self.whole_model is None:
             x = self.read()
             return F.rms_norm(x, (self.width,), weight.to(x.dtype), eps)
-        if weight.shape != (self.width,) or not weight.is_floating_point() or weight.device != self.kind[2]:
+        device = self.whole_model.forward.sources.device
+        if weight.shape != (self.width,) or not weight.is_floating_point() or weight.device != device:
             raise ValueError(
-                f"weight must be floating point of shape [{self.width}] on {self.kind[2]}, got "
+                f"weight must be floating point of shape [{self.width}] on {device}, got "
                 f"{weight.dtype} {list(weight.shape)} on {weight.device}"
             )
-        self._count_read()
+        self.count_read()
         return self.whole_model.read_normed(weight.contiguous(), eps)
 
     def finish(self) -> Tensor:
@@ -174,46 +156,16 @@ class DepthHistory:
 
         Raises RuntimeError when sites remain.
         """
-        if self.num_written != self.num_sites:
-            raise RuntimeError(
-                f"finish after {self.num_written} sources, but the model has {self.num_sites} sites"
-            )
+        self.check_finish()
         return self.read()
 
-    def _count_read(self) -> int:
-        """The site whose read is due."""
-        if self.num_read + 1 != self.num_written:
-            raise RuntimeError(
-                f"read out of turn: {self.num_written} sources and {self.num_read} reads so far; each read "
-                f"follows the write of one more source{RECOMPUTED}"
-            )
-        self.num_read += 1
-        return self.num_read - 1
-
-    def _check_turn(self) -> None:
-        if self.num_written != self.num_read or self.num_written == self.num_sites:
-            raise RuntimeError(
-                f"write out of turn: {self.num_written} sources and {self.num_read} reads of "
-                f"{self.num_sites} sites so far; write the embedding, then read and write in turn{RECOMPUTED}"
-            )
-
     def _begin(self, source: Tensor) -> None:
-        width = self.width
-        if source.dim() == 0 or source.shape[-1] != width or not source.is_floating_point():
-            raise ValueError(
-                f"source must be floating point of shape [..., {width}] like queries, got {source.dtype} "
-                f"{list(source.shape)}"
-            )
-        for name, parameters in (("queries", self.queries), ("key_weights", self.key_weights)):
-            if parameters[0].device != source.device:
-                raise ValueError(f"{name} is on {parameters[0].device} but the source is on {source.device}")
-        self.kind = (source.shape, source.dtype, source.device)
         self.choice = choose(self.implementation, source, one_site=self.block_size is not None)
         if self.choice.implementation == "reference":
-            pairs = zip(_rows(self.queries), _rows(self.key_weights), strict=True)
+            pairs = zip(rows_of(self.queries), rows_of(self.key_weights), strict=True)
             self.folded = [fold(query, weight, self.logit_scale, source) for query, weight in pairs]
             return
-        folded = fold(_matrix(self.queries), _matrix(self.key_weights), self.logit_scale, source)
+        folded = fold(matrix_of(self.queries), matrix_of(self.key_weights), self.logit_scale, source)
         if self.choice.implementation == "fused":
             from headcount.kernels.fused import route_fused
 
@@ -226,22 +178,3 @@ class DepthHistory:
             self.choice = dataclasses.replace(
                 self.choice, launch=dataclasses.asdict(self.whole_model.forward.launch)
             )
-
-
-def _shape_of(name: str, vectors: Tensor | Sequence[Tensor]) -> tuple[int, int]:
-    """(sites, d) of one vector a site, or ValueError."""
-    rows = _rows(vectors)
-    if not rows or any(
-        row.dim() != 1 or row.shape != rows[0].shape or not row.is_floating_point() for row in rows
-    ):
-        found = list(vectors.shape) if isinstance(vectors, Tensor) else [list(row.shape) for row in rows]
-        raise ValueError(f"{name} must be floating point, one vector [d] for each site, got shape {found}")
-    return len(rows), len(rows[0])
-
-
-def _rows(vectors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
-    return vectors.unbind(0) if isinstance(vectors, Tensor) else vectors
-
-
-def _matrix(vectors: Tensor | Sequence[Tensor]) -> Tensor:
-    return vectors if isinstance(vectors, Tensor) else torch.stack(tuple(vectors))

@@ -58,10 +58,8 @@ def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
     tokens = sources.shape[1]
     head_width = tiles.DA + tiles.DB
     one_tile = tiles.DB == 0
-    # float32 has no exact matrix instructions
-    slow_products = sources.is_cuda and sources.dtype == torch.float32
     return Launch(
-        one_site=head_width > LARGEST_TILED_HEAD or slow_products,
+        one_site=one_site_at_a_time(tiles, sources),
         block_sites=BLOCK_SITES,
         tma=_has_tma(tiles, sources),
         chunk=16,
@@ -75,6 +73,13 @@ def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
         merge_stages=3,
         finalise_warps=8 if tiles.D > 2048 else (4 if tiles.D > 512 else 2),
     )
+
+
+def one_site_at_a_time(tiles: Tiles, sources: Tensor) -> bool:
+    """Whether the block kernels would be slower: heads too wide for a tile, or float32, which has no exact
+    matrix instructions.
+    """
+    return tiles.DA + tiles.DB > LARGEST_TILED_HEAD or (sources.is_cuda and sources.dtype == torch.float32)
 
 
 def site_launch_for(tiles: Tiles) -> SiteLaunch:

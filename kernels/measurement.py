@@ -1,10 +1,11 @@
-"""What the benchmark measures with: random cases, CUDA-graph timing, memory, error and the byte model."""
+"""What the benchmark measures with: random cases, CUDA-graph timing, memory and error."""
 
 # mypy: disable-error-code="no-untyped-call, no-any-return"
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from statistics import median
 from typing import NamedTuple
 
@@ -12,27 +13,32 @@ import torch
 from torch import Tensor
 
 from headcount.kernels.definition import route_by_definition
-from headcount.kernels.two_phase import partition
 
 EPS = 1e-6
 
 
 class Shape(NamedTuple):
-    """One model's routing: tokens in a micro-batch, width, sites, routing heads, and the most sources a
-    site reads.
+    """One model's routing: tokens in a micro-batch, width, sites and routing heads; with `block_size` in the
+    delta form, each source the sum of as many sublayers' outputs.
     """
 
     tokens: int
     width: int
     sites: int
     heads: int
-    blocks: int | None = None  # with block routing: reads grow from 2 sources to this many
+    block_size: int | None = None
 
     def reads(self) -> list[int]:
-        """How many sources each site reads."""
-        if self.blocks is None:
-            return list(range(1, self.sites + 1))
-        return [2 + site * (self.blocks - 1) // self.sites for site in range(self.sites)]
+        """How many sources each site reads, beside the null source of the delta form."""
+        return [1 + site // (self.block_size or 1) for site in range(self.sites)]
+
+
+class DeltaInputs(NamedTuple):
+    """What the delta form takes beyond sources and queries."""
+
+    nulls: Tensor  # [sites, d] float32, here with bfloat16 values, as the gates
+    gates: Tensor  # [sites]
+    bases: list[Tensor]  # the running sum [T, d] at each site
 
 
 @dataclass
@@ -43,6 +49,7 @@ class Case:
     sources: list[Tensor]  # of [T, d]
     queries: Tensor  # folded: [sites, d] float32, here with bfloat16 values
     gradients: list[Tensor]  # of each site's read
+    delta: DeltaInputs | None = None
 
     @classmethod
     def random(
@@ -57,18 +64,38 @@ class Case:
         sources = [(scale * normal(shape.tokens, shape.width)).to(dtype) for scale in scales]
         queries = normal(shape.sites, shape.width) / math.sqrt(shape.width / shape.heads)
         gradients = [normal(shape.tokens, shape.width).to(dtype) for _ in range(shape.sites)]
+        delta = None
+        if shape.block_size is not None:
+            rows, gates = normal(shape.sites, shape.width), normal(shape.sites)
+            nulls, gates = (tensor.bfloat16().float().requires_grad_() for tensor in (rows, gates))
+            bases = [normal(shape.tokens, shape.width).to(dtype) for _ in range(shape.sites)]
+            delta = DeltaInputs(nulls, gates, bases)
         leaves = [source.requires_grad_() for source in sources]
-        return cls(shape, leaves, queries.bfloat16().float().requires_grad_(), gradients)
+        return cls(shape, leaves, queries.bfloat16().float().requires_grad_(), gradients, delta)
 
     def first_tokens(self, tokens: int) -> "Case":
         """The first tokens alone, in float64."""
         sources = [source.detach()[:tokens].double().requires_grad_() for source in self.sources]
         gradients = [gradient[:tokens].double() for gradient in self.gradients]
         shape = self.shape._replace(tokens=tokens)
-        return Case(shape, sources, self.queries.detach().double().requires_grad_(), gradients)
+        delta = None
+        if self.delta:
+            nulls, gates = (tensor.detach().double().requires_grad_() for tensor in self.delta[:2])
+            delta = DeltaInputs(nulls, gates, [base[:tokens].double() for base in self.delta.bases])
+        return Case(shape, sources, self.queries.detach().double().requires_grad_(), gradients, delta)
+
+    def sites(self) -> Iterator[tuple[int, Tensor, tuple[Tensor, ...]]]:
+        """The number of sources of each site, its query and, in the delta form, its null source, gate and
+        running sum.
+        """
+        delta: Iterator[tuple[Tensor, ...]] = repeat(())
+        if self.delta:
+            delta = zip(self.delta.nulls.unbind(0), self.delta.gates.unbind(0), self.delta.bases, strict=True)
+        return zip(self.shape.reads(), self.queries.unbind(0), delta, strict=False)
 
     def inputs(self) -> list[Tensor]:
-        return [*self.sources, self.queries]
+        """What gradients are taken of: of the running sum they are those of the reads, unchanged."""
+        return [*self.sources, self.queries, *(self.delta[:2] if self.delta else ())]
 
 
 Read = Callable[[list[Tensor], Tensor, int], Tensor]
@@ -97,9 +124,16 @@ class Implementation(NamedTuple):
         """One call of `read` for each site, over a list of sources."""
 
         def forward(case: Case) -> list[Tensor]:
-            queries = case.queries.unbind(0)
-            reads = enumerate(case.shape.reads())
-            return [read(case.sources[:n], queries[site], case.shape.heads) for site, n in reads]
+            outputs = []
+            for n, query, delta in case.sites():
+                if not delta:
+                    outputs.append(read(case.sources[:n], query, case.shape.heads))
+                    continue
+                null, gate, base = delta
+                null = null.to(base.dtype).expand_as(base)
+                mixed = read([null, *case.sources[:n]], query, case.shape.heads)
+                outputs.append(base + gate.to(mixed.dtype) * mixed)
+            return outputs
 
         return cls.of(forward, heads)
 
@@ -160,16 +194,21 @@ def peak_and_errors(case: Case, implementation: Implementation) -> dict[str, flo
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     outputs, gradients = implementation.both(case)
+    n = len(case.sources)
     vectors = case.shape.tokens * case.shape.width * 2
     beyond = torch.cuda.max_memory_allocated() - before - case.shape.sites * vectors
     exact_outputs, exact = by_definition(implementation.heads).both(case.first_tokens(CHECKED))
-    return {
+    found = {
         "peak_gib": beyond / 2**30,
-        "peak_ntd": beyond / vectors / len(case.sources),
+        "peak_ntd": beyond / vectors / n,
         "out": relative_error([output[:CHECKED] for output in outputs], exact_outputs),
-        "dv": relative_error([gradient[:CHECKED] for gradient in gradients[:-1]], exact[:-1]),
-        "dq": relative_error(gradients[-1:], exact[-1:]),
+        "dv": relative_error([gradient[:CHECKED] for gradient in gradients[:n]], exact[:n]),
+        "dq": relative_error(gradients[n : n + 1], exact[n : n + 1]),
     }
+    if case.delta:
+        found["dnull"] = relative_error(gradients[n + 1 : n + 2], exact[n + 1 : n + 2])
+        found["dgate"] = relative_error(gradients[n + 2 :], exact[n + 2 :])
+    return found
 
 
 def by_definition(heads: int | None = None) -> Implementation:
@@ -185,30 +224,6 @@ def relative_error(ours: Sequence[Tensor], exact: Sequence[Tensor]) -> float:
     """|ours − exact| / |exact|, all tensors together."""
     difference = sum((a.double() - b).square().sum().item() for a, b in zip(ours, exact, strict=True))
     return math.sqrt(difference / sum(b.square().sum().item() for b in exact))
-
-
-def vectors_moved(shape: Shape, implementation: str) -> float:
-    """Vectors of width d a token's routing must move through memory, forward and backward."""
-    reads = shape.reads()
-    if implementation == "fused":
-        # backward: read each source, write its gradient, and let autograd add it to the others (two in,
-        # one out)
-        added = sum(reads) - max(reads)
-        return sum(reads) + len(reads) + 2 * sum(reads) + 2 * len(reads) + 3 * added
-    total = 0
-    for block in partition(shape.sites, 8):
-        own = range(block.first_site, block.first_site + block.num_sites)
-        later = own.stop < shape.sites
-        if block.num_old:
-            total += block.num_old + block.num_sites  # partial results
-            total += (
-                block.num_old * (2 if later else 1) + 2 + 3
-            )  # deferred gradients, delta, the first own source
-        for site in own[1 if block.num_old else 0 :]:
-            total += site + 1 - block.num_old + (1 if block.num_old else 0) + 1  # merge
-            total += 1 + later + (own.stop - site) + 1 + 1  # finalise
-        total += own.stop + len(own[own.start == 0 :])  # deferred: sources, and gradients but of site 0
-    return total
 
 
 def copy_bandwidth() -> float:

@@ -5,21 +5,22 @@ fla-core's kernel where it is installed.
 # mypy: disable-error-code="no-untyped-call, no-any-return, import-not-found, untyped-decorator"
 
 import importlib.util
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from headcount.kernels.measurement import EPS, Case, Implementation, Pass
+from headcount.kernels.measurement import EPS, Case, Implementation, Pass, Shape
 
 
-def peers() -> dict[str, Implementation]:
+def peers(shape: Shape) -> dict[str, Implementation]:
     found = {
-        "torch.compile": Implementation.by_site(_read_stacked),
+        "torch.compile": Implementation.of(_forward_stacked),
         "torch.compile, buffer": Implementation(_forward_in_buffer, _both_in_buffer),
     }
-    if importlib.util.find_spec("fla") is not None:
+    if shape.block_size is None and importlib.util.find_spec("fla") is not None:
         found["fla-core, H = 1"] = Implementation.by_site(_fla_read(), heads=1)
     return found
 
@@ -27,27 +28,47 @@ def peers() -> dict[str, Implementation]:
 def _mix(values: Tensor, query: Tensor, heads: int) -> Tensor:
     """The read of one site over values [n, T, d]. Sums of products: einsum compiled to slower code."""
     exact = values.float()
-    keys = exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + EPS)
-    weights = (keys * query).unflatten(-1, (heads, -1)).sum(-1).softmax(0)
+    weights = _logits(exact, query, heads).softmax(0)
     return (weights.unsqueeze(-1) * exact.unflatten(-1, (heads, -1))).sum(0).flatten(-2).to(values.dtype)
 
 
-def _read(values: Tensor, query: Tensor, heads: int) -> Tensor:
+def _mix_delta(values: Tensor, query: Tensor, heads: int, null: Tensor, gate: Tensor, base: Tensor) -> Tensor:
+    """The same of the delta form; the null source [d], the same for all tokens, is not stacked."""
+    exact = values.float()
+    logits, of_null = _logits(exact, query, heads), _logits(null, query, heads)
+    top = torch.maximum(logits.amax(0), of_null).detach()
+    weights, null_weight = (logits - top).exp(), (of_null - top).exp()
+    mixed = (weights.unsqueeze(-1) * exact.unflatten(-1, (heads, -1))).sum(0)
+    mixed = mixed + null_weight.unsqueeze(-1) * null.unflatten(-1, (heads, -1))
+    mixed = mixed / (weights.sum(0) + null_weight).unsqueeze(-1)
+    return (base.float() + gate * mixed.flatten(-2)).to(base.dtype)
+
+
+def _logits(exact: Tensor, query: Tensor, heads: int) -> Tensor:
+    keys = exact * torch.rsqrt(exact.square().mean(-1, keepdim=True) + EPS)
+    return (keys * query).unflatten(-1, (heads, -1)).sum(-1)
+
+
+def _read(values: Tensor, query: Tensor, heads: int, delta: Sequence[Tensor]) -> Tensor:
     """One compiled graph for all numbers of sources but 1, which torch.compile would make a special case."""
-    if len(values) == 1:
+    if len(values) > 1:
+        torch._dynamo.mark_dynamic(values, 0)
+    elif not delta:
         return values[0] + 0 * query.to(values.dtype)  # the weight is 1 whatever the query
-    torch._dynamo.mark_dynamic(values, 0)
-    return _compiled_mix()(values, query, heads)
+    return _compiled(_mix_delta if delta else _mix)(values, query, heads, *delta)
 
 
 @cache
-def _compiled_mix() -> Any:
-    return torch.compile(_mix)
+def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    return torch.compile(function)
 
 
-def _read_stacked(sources: list[Tensor], query: Tensor, heads: int) -> Tensor:
+def _forward_stacked(case: Case) -> list[Tensor]:
     """As a model would be written: the sources are a list."""
-    return _read(torch.stack(sources), query, heads)
+    return [
+        _read(torch.stack(case.sources[:n]), query, case.shape.heads, delta)
+        for n, query, delta in case.sites()
+    ]
 
 
 def _forward_in_buffer(case: Case) -> list[Tensor]:
@@ -59,23 +80,25 @@ def _both_in_buffer(case: Case) -> Pass:
     and its gradients are added to a buffer likewise.
     """
     reads = _reads_in_buffer(case)
-    of_sources = torch.zeros_like(reads[-1][1])
-    of_queries = torch.empty_like(case.queries)
+    of_sources = torch.zeros_like(reads[-1][1][0])
+    of_parameters = [torch.empty_like(tensor) for tensor in case.inputs()[len(case.sources) :]]
     for site in reversed(range(len(reads))):
-        output, values, query = reads[site]
-        of_values, of_queries[site] = torch.autograd.grad(output, (values, query), case.gradients[site])
-        of_sources[: len(values)] += of_values
-    return [output for output, *_ in reads], [*of_sources.unbind(0), of_queries]
+        output, leaves = reads[site]
+        of_values, *others = torch.autograd.grad(output, leaves, case.gradients[site])
+        of_sources[: len(of_values)] += of_values
+        for total, gradient in zip(of_parameters, others, strict=True):
+            total[site] = gradient
+    return [output for output, _ in reads], [*of_sources.unbind(0), *of_parameters]
 
 
-def _reads_in_buffer(case: Case) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Output, sources and query of each site."""
+def _reads_in_buffer(case: Case) -> list[tuple[Tensor, list[Tensor]]]:
+    """Output of each site, and its leaves: sources, query and, in the delta form, null source and gate."""
     buffer = torch.stack([source.detach() for source in case.sources])
     reads = []
-    for site, n in enumerate(case.shape.reads()):
-        values = buffer[:n].requires_grad_()
-        query = case.queries[site].detach().requires_grad_()
-        reads.append((_read(values, query, case.shape.heads), values, query))
+    for n, query, delta in case.sites():
+        leaves = [tensor.detach().requires_grad_() for tensor in (buffer[:n], query, *delta[:2])]
+        values, query, *learned = leaves
+        reads.append((_read(values, query, case.shape.heads, (*learned, *delta[2:])), leaves))
     return reads
 
 

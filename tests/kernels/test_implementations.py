@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from headcount.kernels import DepthHistory, route_by_definition
+from headcount.kernels.forward import partition
 from headcount.kernels.launch import launch_for
 from headcount.kernels.tiles import Tiles
-from headcount.kernels.two_phase import TwoPhase, partition
+from headcount.kernels.two_phase import TwoPhase
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"

@@ -14,11 +14,12 @@ Weight decay spares the queries, key-norm weights, null sources and gates, as th
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
+from headcount.kernels import DeltaHistory
+from headcount.kernels.delta_history import choose_for_delta
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.routed import RoutedStream
@@ -58,15 +59,6 @@ def kept_per_token(model: ModelConfig) -> float:
     return (changes + sites + 1) * model.d_model + (model.routing_heads + 1) * sources
 
 
-@dataclass
-class _Deltas:
-    """The running sum, its changes so far, the embedding among them, and its value when the block began."""
-
-    total: Tensor
-    changes: list[Tensor]
-    boundary: Tensor
-
-
 class Stream(RoutedStream):
     def __init__(self, config: ModelConfig) -> None:
         sites = 2 * config.layers
@@ -76,31 +68,38 @@ class Stream(RoutedStream):
         self.gates = nn.ParameterList(torch.zeros(1) for _ in range(sites))
 
     def begin(self, embedding: Tensor) -> State:
-        return _Deltas(embedding, [embedding], embedding)
+        history = DeltaHistory(
+            [self.scaled_query(site) for site in range(len(self.queries))],
+            list(self.key_weights),
+            list(self.nulls),
+            list(self.gates),
+            self.heads,
+            eps=self.eps,
+            logit_scale=self.logit_scale,
+            block_size=self.block_size,
+        )
+        history.write(embedding)
+        return history
 
     def read(self, state: State, site: int) -> Tensor:
-        total: Tensor = state.total
-        routed = self.route(self._sources(state, site), site)
-        x: Tensor = total + self.gates[site].to(total.dtype) * routed
+        x: Tensor = state.read()
         return x
 
     def write(self, state: State, site: int, output: Tensor) -> None:
-        state.total = state.total + output
-        if (site + 1) % self.block_size == 0:
-            change = output if self.block_size == 1 else state.total - state.boundary
-            state.changes.append(change)
-            state.boundary = state.total
+        state.write(output)
 
     def finish(self, state: State) -> Tensor:
-        total: Tensor = state.total
+        total: Tensor = state.finish()
         return total
+
+    def implementation(self, source: Tensor) -> str | None:
+        return choose_for_delta("auto", source, self.heads).implementation
 
     def undecayed(self) -> Iterable[nn.Parameter]:
         return list(self.parameters())
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
-        return {"weights": self.weights(self._sources(state, site), site), "gate": self.gates[site]}
+        return {"weights": self.weights(state.sources_of(site), site), "gate": self.gates[site]}
 
-    def _sources(self, state: State, site: int) -> list[Tensor]:
-        null = self.nulls[site].to(state.total.dtype).expand_as(state.total)
-        return [null, *state.changes]
+    def sources(self, state: State, site: int) -> list[Tensor]:
+        return list(state.sources_of(site))
