@@ -126,7 +126,7 @@ def shape_sentence(line: LineShape, axis: str, without: Sequence[str] = ()) -> s
 
 
 def _badges(sweep: SweepView, table: AblationTable, best: TableRow | None) -> tuple[str, ...]:
-    badges = []
+    badges = ["exploratory: the analysis was edited after submission"] if sweep.exploratory else []
     if best and best.n < 5:
         badges.append(f"n = {best.n}: under 5 seeds")
     for state in ("diverged", "failed"):

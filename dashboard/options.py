@@ -14,7 +14,6 @@ from headcount.trainer.errors import nearest
 MEASURES = {"delta": "Delta", "loss": "Loss"}
 MEASURED_TABS = ("heads", "grid", "rates", "curves")
 """Those whose figures are of a loss or of its delta."""
-_SPREADS: dict[str, str] = {**bars.SPREADS}
 REFERENCES = {"none": "None", "paper": "Paper"}
 
 
@@ -46,7 +45,7 @@ def options_of(
             _option(
                 "bars",
                 "Bars",
-                _SPREADS,
+                bars.NAMES,
                 query,
                 bars.DEFAULT[measure],
             )

@@ -84,7 +84,8 @@ def sweep_page(session: Session, name: str, query: Mapping[str, str], *, whole: 
 
     Raises `NotFoundError`, and `QueryError` for a query that this sweep does not know.
     """
-    sweep, table = sweep_view(session, name), ablation_table(session, name)
+    with_reference = query.get("reference") == "paper"
+    sweep, table = sweep_view(session, name), ablation_table(session, name, with_reference=with_reference)
     statistics = paired_statistics(table)
     tab = tab_of(table, query)
     curve = _curve(table, tab)

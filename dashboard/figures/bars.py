@@ -11,7 +11,8 @@ from headcount.sweeps.statistics import Estimate, mean_estimate, simultaneous
 Measure = Literal["loss", "delta"]
 Spread = Literal["sd", "se", "t", "simultaneous"]
 
-SPREADS: dict[Spread, str] = {
+SPREADS: tuple[Spread, ...] = ("sd", "se", "t", "simultaneous")
+NAMES = {
     "sd": "± 1 SD",
     "se": "± 1 SE",
     "t": "t interval",

@@ -15,6 +15,8 @@ LOOKS = {
     "missing": ("line-ew-open", theme.MUTED),
 }
 """The marker and colour of a cell without a value, by the cell's state."""
+UNDERWAY = {"running": "○ ", "failed": "▲ "}
+"""Before the n of a cell that has a value although some seed has none."""
 
 
 def grid_figure(data: GridData) -> dict[str, Any]:
@@ -26,6 +28,14 @@ def grid_figure(data: GridData) -> dict[str, Any]:
         for cell, ink in zip(data.cells, inks, strict=True)
         if cell.value is None or cell.diagonal
     ]
+    alone = [
+        (cell, ink)
+        for cell, ink in zip(data.cells, inks, strict=True)
+        if cell.n == 1 and cell.value is not None
+    ]
+    shapes += [_one_seed(cell, ink) for cell, ink in alone]
+    if alone:
+        traces.append(_legend_entry("one seed", {"color": theme.INK, "width": 1.6, "dash": "dot"}))
     if any(cell.diagonal for cell in data.cells):
         traces.append(_legend_entry("H = KV", {"color": theme.INK, "width": 1.6, "dash": "dash"}))
     return theme.figure(
@@ -110,6 +120,7 @@ def _label(data: GridData, cell: GridCell) -> str:
     value = text.signed(cell.value) if data.measure == "delta" else text.number(cell.value)
     shown = f"<b>{value}</b>" if cell.best else value
     count = f"n = {cell.n}" if cell.n == cell.planned else f"n = {cell.n} of {cell.planned}"
+    count = UNDERWAY.get(cell.state, "") + count
     if cell.best:
         count = f"<b>★</b> {count}"
     return f"{shown}<br><span style='font-size:0.82em'>{count}</span>"
@@ -152,12 +163,20 @@ def _count(cell: GridCell) -> str:
 
 def _outline(cell: GridCell, ink: str) -> dict[str, Any]:
     """A cell's border: dashed where H = KV, dotted where the cell has no value."""
-    edge = 0.46
     line = (
         {"color": ink, "width": 1.6, "dash": "dash"}
         if cell.diagonal
         else {"color": LOOKS[_look(cell)][1], "width": 1, "dash": "dot"}
     )
+    return _square(cell, 0.46, line)
+
+
+def _one_seed(cell: GridCell, ink: str) -> dict[str, Any]:
+    """A dotted border inside the cell: its value has no error."""
+    return _square(cell, 0.4, {"color": ink, "width": 1.4, "dash": "dot"})
+
+
+def _square(cell: GridCell, edge: float, line: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "rect",
         "x0": cell.column - edge,

@@ -5,9 +5,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headcount.api.results.curves import CurveLine, HeadCurve
+from headcount.api.results.reference import Reference
+from headcount.api.results.shapes import LineShape
 from headcount.api.results.tables import TableRow
 from headcount.dashboard import text
 from headcount.dashboard.figures.bars import Bars, Measure
+from headcount.dashboard.figures.fitted import Minimum, minimum_of
+from headcount.dashboard.figures.published import PublishedLine, published_lines
 from headcount.dashboard.figures.table import FigureTable
 
 
@@ -36,6 +40,8 @@ class HeadLine(NamedTuple):
     points: list[HeadPoint]
     control: float | None
     """Mean loss of the control, where one control serves the whole line and the measure is the loss."""
+    minimum: Minimum | None
+    """Of a fitted parabola, where an interval of it is known."""
 
 
 class HeadCurveData(NamedTuple):
@@ -50,6 +56,7 @@ class HeadCurveData(NamedTuple):
     """Cells that are not drawn, each with the reason."""
     bars: str
     """What they show."""
+    published: list[PublishedLine]
 
 
 def positions(values: Sequence[Any]) -> list[float]:
@@ -65,8 +72,13 @@ def head_curve_data(
     bars: Bars,
     best: int | None,
     without: Sequence[str] = (),
+    shapes: Sequence[LineShape] = (),
+    reference: Reference | None = None,
 ) -> HeadCurveData:
-    """The chosen lines of a curve. `best` is the cell to mark; names leave out the axes `without`."""
+    """The chosen lines of a curve. `best` is the cell to mark; names leave out the axes `without`.
+
+    `shapes` are the fits to lines over the same axis, and `reference` what is published of the cells.
+    """
     measure = bars.measure
     where = positions(curve.values)
     drawn, absent = [], []
@@ -80,9 +92,20 @@ def head_curve_data(
             else:
                 cell = text.settings({curve.axis: value, **line.settings}, without)
                 absent.append(f"{cell}: {_reason(row, measure)}")
-        drawn.append(HeadLine(name, points, _control(line) if measure == "loss" else None))
+        control = _control(line) if measure == "loss" else None
+        minimum = minimum_of(line, where, shapes, [(point.position, point.mean) for point in points])
+        drawn.append(HeadLine(name, points, control, minimum))
     labels = [text.setting(v) for v in curve.values]
-    return HeadCurveData(curve.axis, measure, where, labels, drawn, absent, bars.words)
+    published = _published(reference, lines, where, bars) if reference else []
+    return HeadCurveData(curve.axis, measure, where, labels, drawn, absent, bars.words, published)
+
+
+def _published(
+    reference: Reference, lines: Sequence[CurveLine], where: Sequence[float], bars: Bars
+) -> list[PublishedLine]:
+    told = {row.cell: bars.of(row) for line in lines for row in line.points if row}
+    ours = {cell: bar.mean for cell, bar in told.items() if bar}
+    return published_lines(reference, lines, where, bars.measure, ours)
 
 
 def _point(position: float, value: Any, row: TableRow, bars: Bars, best: bool) -> HeadPoint | None:
@@ -120,6 +143,7 @@ def vertical_range(data: HeadCurveData) -> tuple[float, float] | None:
         return None
     values = [v for p in points for v in (p.mean, *p.seed_values)]
     values += [line.control for line in data.lines if line.control is not None]
+    values += [value for line in data.published for value in line.values]
     values += [0.0] if data.measure == "delta" else []
     low, high = min(values), max(values)
     room = (high - low) or 1.0
@@ -136,6 +160,12 @@ def head_curve_table(data: HeadCurveData) -> FigureTable:
         [line.name, text.setting(p.value), write(p.mean), write(p.low), write(p.high), str(p.n)]
         for line in data.lines
         for p in line.points
+    ]
+    labels = dict(zip(data.ticks, data.labels, strict=True))
+    rows += [
+        [line.name, labels[at], write(value), text.NOTHING, text.NOTHING, text.NOTHING]
+        for line in data.published
+        for at, value in zip(line.positions, line.values, strict=True)
     ]
     return FigureTable(
         ["Line", text.long(data.axis), data.measure.capitalize(), "Bar from", "Bar to", "n"],
@@ -155,9 +185,10 @@ def head_curve_summary(data: HeadCurveData) -> str:
         low = min(line.points, key=lambda p: p.mean)
         write = text.signed if data.measure == "delta" else text.number
         first, last = line.points[0], line.points[-1]
-        parts.append(
+        told = (
             f"{line.name}: {write(first.mean)} at {text.setting(first.value)}, lowest {write(low.mean)} at "
             f"{text.setting(low.value)}, {write(last.mean)} at {text.setting(last.value)}"
         )
+        parts.append(told + (f", fitted minimum at {line.minimum.words}" if line.minimum else ""))
     what = "Delta to control" if data.measure == "delta" else "Validation loss"
     return f"{what} against {text.long(data.axis)}. " + "; ".join(parts) + "."

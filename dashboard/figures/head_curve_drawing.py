@@ -6,7 +6,9 @@ import plotly.graph_objects as go
 
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
+from headcount.dashboard.figures.fitted import Minimum
 from headcount.dashboard.figures.head_curve import HeadCurveData, HeadLine, HeadPoint, vertical_range
+from headcount.dashboard.figures.published import PublishedLine
 
 
 def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
@@ -19,6 +21,11 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
     for i, line in enumerate(data.lines):
         shift = (i - (len(data.lines) - 1) / 2) * step
         traces += _line_traces(data, line, i, shift, step)
+        if line.minimum:
+            traces.append(_minimum_trace(line, line.minimum, theme.SERIES[i % len(theme.SERIES)]))
+    traces += [_published_trace(line) for line in data.published]
+    if any(line.minimum for line in data.lines):
+        traces.append(_legend_entry("fitted minimum", marker=_MINIMUM | {"color": theme.MUTED}))
     if data.measure == "delta":
         zero = {"zeroline": True, "zerolinecolor": theme.MUTED, "zerolinewidth": 1.5}
         vertical = theme.axis("Delta to control, nats", tickformat=".3~f", **zero)
@@ -29,11 +36,7 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
     else:
         vertical["range"] = vertical_range(data)
     if any(line.control is not None for line in data.lines):
-        traces.append(
-            go.Scatter(
-                x=[None], y=[None], mode="lines", line={"color": theme.MUTED, "dash": "dot"}, name="control"
-            )
-        )
+        traces.append(_legend_entry("control", line={"color": theme.MUTED, "dash": "dot"}))
     ends = [min(data.ticks) - 0.35 * max(step, 0.6), max(data.ticks) + 0.35 * max(step, 0.6)]
     return theme.figure(
         traces,
@@ -121,6 +124,57 @@ def _line_traces(data: HeadCurveData, line: HeadLine, index: int, shift: float, 
             )
         )
     return traces
+
+
+_MINIMUM = {"symbol": "diamond-cross-open", "size": 11}
+
+
+def _minimum_trace(line: HeadLine, minimum: Minimum, color: str) -> Any:
+    return go.Scatter(
+        x=[minimum.position],
+        y=[minimum.height],
+        error_x={
+            "type": "data",
+            "array": [minimum.high - minimum.position],
+            "arrayminus": [minimum.position - minimum.low],
+            "color": color,
+            "thickness": 1.4,
+            "width": 5,
+        },
+        mode="markers",
+        marker=_MINIMUM | {"color": color, "line": {"width": 1.6, "color": color}},
+        hovertext=f"{theme.plain(line.name)}<br>fitted minimum at <b>{minimum.words}</b>",
+        hoverinfo="text",
+        legendgroup=line.name,
+        showlegend=False,
+        name=theme.plain(line.name),
+    )
+
+
+def _published_trace(line: PublishedLine) -> Any:
+    color = theme.SERIES[line.line % len(theme.SERIES)]
+    moved = f"<br>moved by {text.signed(line.moved)}" if line.moved else ""
+    return go.Scatter(
+        x=line.positions,
+        y=line.values,
+        mode="lines+markers",
+        line={"color": color, "width": 1.4, "dash": "dash"},
+        marker={"size": 7, "color": color, "symbol": "x-thin-open", "line": {"width": 1.6}},
+        hovertext=[f"{theme.plain(line.name)}<br>{text.number(value)}{moved}" for value in line.values],
+        hoverinfo="text",
+        name=theme.plain(line.name),
+    )
+
+
+def _legend_entry(name: str, **look: Any) -> Any:
+    return go.Scatter(
+        x=[None],
+        y=[None],
+        mode="markers" if "marker" in look else "lines",
+        name=name,
+        hoverinfo="skip",
+        **look,
+    )
 
 
 def _at(data: HeadCurveData, line: HeadLine, point: HeadPoint) -> str:

@@ -24,12 +24,24 @@ def _curve_figure(view: View, name: str) -> Figure:
     table, curve, choice, measure = view.table, view.curve, view.choice, view.measure
     assert curve is not None
     best = best_cell(table.treatments)
-    data = curves.head_curve_data(curve, shown_lines(curve, choice), view.bars, best, choice.fixed)
+    data = curves.head_curve_data(
+        curve,
+        shown_lines(curve, choice),
+        view.bars,
+        best,
+        choice.fixed,
+        view.statistics.shapes if curve.axis == view.statistics.axis else (),
+        table.reference,
+    )
     marks = f"Bars: {data.bars}; small points: one seed each"
     if curves.vertical_range(data):
         marks += "; the longest bars run out of the figure, see the data table"
     if measure == "loss" and any(line.control is not None for line in data.lines):
         marks += "; dotted: the control"
+    if any(line.minimum for line in data.lines):
+        marks += "; crossed diamond: the minimum of a parabola over log₂, with Fieller's interval"
+    if table.reference:
+        marks += _of_the_paper(data)
     return Figure(
         id=f"{name}-{measure}",
         title=f"{'Delta to the control' if measure == 'delta' else 'Loss'} by {_in_words(curve.axis)}",
@@ -37,6 +49,16 @@ def _curve_figure(view: View, name: str) -> Figure:
         summary=curves.head_curve_summary(data),
         caption=caption(table, choice, marks, data.absent),
         table=curves.head_curve_table(data),
+    )
+
+
+def _of_the_paper(data: curves.HeadCurveData) -> str:
+    if not data.published:
+        return "; nothing is published of two of these cells"
+    if data.measure == "delta":
+        return "; dashed: published, to the paper's own baseline, with another recipe"
+    return (
+        "; dashed: published with another recipe, each moved by a constant to our line: compare shapes alone"
     )
 
 

@@ -39,7 +39,7 @@ class Parabola:
     right: Slope
     p: float
     minimum: float
-    """The level of the fitted minimum, such as a number of heads."""
+    """The level of the fitted minimum, such as a number of heads; at most 2^±1000 of the lowest level."""
     low: float | None
     high: float | None
     confidence: float
@@ -72,7 +72,7 @@ def parabola(
         left=left,
         right=right,
         p=max(left.p, right.p),
-        minimum=lowest * 2 ** float(-b[0] / (2 * b[1])),
+        minimum=lowest * 2 ** _minimum(b),
         low=None if low is None else lowest * 2**low,
         high=None if high is None else lowest * 2**high,
         confidence=confidence,
@@ -149,6 +149,12 @@ def _fit(table: Array, terms: list[Array], seed_effects: bool) -> tuple[Array, A
 def _slope(slope: float, variance: float, df: int, sign: int) -> Slope:
     se = variance**0.5
     return Slope(slope, se, df, upper_tail(sign * slope / se, df))
+
+
+def _minimum(b: Array) -> float:
+    """Where b₁·x + b₂·x² is lowest, or highest; a straight line has its end far away on either side."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.clip(np.nan_to_num(-b[0] / (2 * b[1])), -1000, 1000))
 
 
 def _fieller(b: Array, cov: Array, critical: float) -> tuple[float | None, float | None]:

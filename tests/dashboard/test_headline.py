@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from sqlalchemy.orm import Session
 
@@ -11,6 +13,15 @@ def of(session: Session, name: str) -> tuple[Headline, PairedStatistics]:
     table = ablation_table(session, name)
     statistics = paired_statistics(table)
     return headline(sweep_view(session, name), table, statistics), statistics
+
+
+def test_an_edited_analysis_is_called_exploratory(session: Session) -> None:
+    table = ablation_table(session, "head-count")
+    statistics = paired_statistics(table)
+    edited = replace(sweep_view(session, "head-count"), exploratory=True)
+    badges = headline(edited, table, statistics).badges
+    assert badges[0] == "exploratory: the analysis was edited after submission"
+    assert badges[1:] == of(session, "head-count")[0].badges
 
 
 def test_the_best_cell_with_its_own_numbers(session: Session) -> None:

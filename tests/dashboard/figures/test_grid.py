@@ -1,3 +1,4 @@
+import pytest
 from table_rows import row
 
 from headcount.api.results import Grid, GridPanel
@@ -55,11 +56,11 @@ def test_the_diagonal_is_of_heads_and_kv_heads_alone() -> None:
 
 
 def test_the_figure_draws_the_values_and_marks_the_best() -> None:
-    heat, values, *states, _ = grid_figure(grid_data(*grid(), "loss"))["data"]
+    heat, values, *states, _, _ = grid_figure(grid_data(*grid(), "loss"))["data"]
     assert heat["z"] == [[3.42, 3.30, None], [None, None, None]]
     assert values["text"] == [
         "<b>3.4200</b><br><span style='font-size:0.82em'><b>★</b> n = 3</span>",
-        "3.3000<br><span style='font-size:0.82em'>n = 1 of 3</span>",
+        "3.3000<br><span style='font-size:0.82em'>○ n = 1 of 3</span>",
         "<span style='font-size:0.82em'>1 of 2</span>",
         "<span style='font-size:0.82em'>0 of 3</span>",
         "<span style='font-size:0.82em'>3 of 3</span>",
@@ -73,13 +74,14 @@ def test_the_figure_draws_the_values_and_marks_the_best() -> None:
 
 
 def test_each_way_to_have_no_value_has_its_own_look() -> None:
-    states = grid_figure(grid_data(*grid(), "loss"))["data"][2:-1]
+    states = grid_figure(grid_data(*grid(), "loss"))["data"][2:-2]
     looks = [(t["marker"]["symbol"], t["marker"]["color"]) for t in states]
     assert len(set(looks)) == len(looks) == 3
 
 
 def test_borders_dashed_where_h_is_kv_and_dotted_without_a_value() -> None:
-    shapes = grid_figure(grid_data(*grid(), "loss"))["layout"]["shapes"]
+    *shapes, one_seed = grid_figure(grid_data(*grid(), "loss"))["layout"]["shapes"]
+    assert (one_seed["x0"], one_seed["line"]["dash"]) == (pytest.approx(0.6), "dot")
     assert [(round(s["x0"] + 0.46), round(s["y0"] + 0.46), s["line"]["dash"]) for s in shapes] == [
         (0, 0, "dash"),
         (2, 0, "dot"),

@@ -56,10 +56,12 @@ def test_losses_as_values() -> None:
                     HeadPoint(1.0, 2, 3.30, None, None, 1, (1,), (3.30,), True),
                 ],
                 control=pytest.approx(3.52),
+                minimum=None,
             )
         ],
         absent=["H\u00a04 · KV\u00a04: 1 of 2 diverged", "H\u00a08 · KV\u00a04: not in this sweep"],
         bars="± 1 SE",
+        published=[],
     )
 
 

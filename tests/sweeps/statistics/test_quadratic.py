@@ -95,3 +95,13 @@ def test_what_cannot_be_fitted_is_none() -> None:
     assert two_lines(HEADS, CURVE, last_left=2) is None
     with pytest.raises(ValueError, match="need as many positive levels"):
         parabola([0, 1, 2, 4, 8, 16], CURVE)
+
+
+def test_a_straight_line_has_its_end_far_away_and_no_interval() -> None:
+    """What is left of the curvature is rounding, so that the minimum would be beyond any float."""
+    losses = [[3 + 0.1 * x + e for e in (0.002, -0.001 * x)] for x in range(4)]
+    fit = parabola([1, 2, 4, 8], np.array(losses))
+    assert fit is not None
+    assert abs(fit.quadratic) < 1e-15
+    assert fit.minimum in (2.0**1000, 2.0**-1000)
+    assert (fit.low, fit.high) == (None, None)
