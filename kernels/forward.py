@@ -112,16 +112,18 @@ class Forward:
         self.kept: dict[Block, tuple[Tensor, Tensor]] = {}
         self.no_gradient = folded.new_zeros(1)
 
-    def store(self, source: Tensor) -> None:
-        """Copy a source into the buffer."""
-        self.run_write(source.contiguous(), self.num_written, copy=True)
-        self.num_written += 1
+    def place(self) -> Tensor:
+        """Where the next source will lie, [..., d]: to autograd no part of the buffer, but of its own."""
+        row = self.sources[self.num_written].view(self.shape)
+        return row.new_empty(0).set_(row.untyped_storage(), row.storage_offset(), row.shape, row.stride())
 
-    def store_product(self, x: Tensor, weight: Tensor) -> None:
-        """Compute a source, x weightᵀ, in the buffer."""
-        torch.mm(x.reshape(self.tokens, -1), weight.t(), out=self.sources[self.num_written])
+    def store(self, source: Tensor) -> None:
+        """Copy a source into the buffer, unless it was computed in its place there."""
+        source = source.contiguous()
+        self.norm_is_due = source.data_ptr() == self.sources[self.num_written].data_ptr()
+        if not self.norm_is_due:
+            self.run_write(source, self.num_written, copy=True)
         self.num_written += 1
-        self.norm_is_due = True
 
     def run_write(self, source: Tensor, index: int, *, copy: bool) -> None:
         width = self.tiles.D

@@ -97,6 +97,12 @@ class DepthHistory(Turns):
             self.summed += 1
         self.num_written += 1
 
+    def place(self) -> Tensor | None:
+        """Where the next source may be computed, [..., d] in the sources' dtype, to save `write` a copy; None
+        where it may lie anywhere.
+        """
+        return None if self.whole_model is None else self.whole_model.forward.place()
+
     def write_product(self, x: Tensor, weight: Tensor) -> None:
         """Append x weightᵀ, a sublayer's last product: `write(F.linear(x, weight))`, but two_phase computes
         it in its place in the history, which saves a copy.

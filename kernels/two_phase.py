@@ -58,7 +58,7 @@ class TwoPhase:
 
     def write_product(self, x: Tensor, weight: Tensor) -> None:
         """Append x weightᵀ [..., d], of the sources' dtype, computed in its place in the history."""
-        self.token = _WriteProduct.apply(x, weight, self.token, self.gradients)  # type: ignore[no-untyped-call]
+        self.write(_Product.apply(x, weight, self.forward.place()))  # type: ignore[no-untyped-call]
 
     def read_normed(self, weight: Tensor, eps: float) -> Tensor:
         """What the next site reads, over its rms, times `weight` [d]."""
@@ -110,22 +110,21 @@ class _Write(torch.autograd.Function):
         return ctx.gradients.of_source(ctx.source), ctx.gradients.forward.no_gradient, None
 
 
-class _WriteProduct(torch.autograd.Function):
+class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, token: Tensor, gradients: Gradients) -> Tensor:
-        ctx.gradients, ctx.source = gradients, gradients.forward.num_written
-        ctx.set_materialize_grads(False)
+    def forward(ctx: Any, x: Tensor, weight: Tensor, place: Tensor) -> Tensor:
         ctx.save_for_backward(x, weight)
-        gradients.forward.store_product(x, weight)
-        return token.view_as(token)
+        ctx.mark_dirty(place)
+        torch.mm(x.reshape(-1, x.shape[-1]), weight.t(), out=place.view(-1, len(weight)))
+        return place
 
     @staticmethod
-    def backward(ctx: Any, token: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
-        grad = ctx.gradients.of_source(ctx.source).view(-1, len(weight))
-        of_x = (grad @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
-        of_weight = grad.t() @ x.reshape(len(grad), -1) if ctx.needs_input_grad[1] else None
-        return of_x, of_weight, ctx.gradients.forward.no_gradient, None
+        rows = grad.reshape(-1, len(weight))
+        of_x = (rows @ weight).view(x.shape) if ctx.needs_input_grad[0] else None
+        of_weight = rows.t() @ x.reshape(len(rows), -1) if ctx.needs_input_grad[1] else None
+        return of_x, of_weight, None
 
 
 class _Read(torch.autograd.Function):

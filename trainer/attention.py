@@ -32,8 +32,10 @@ class Attention(nn.Module):
         self.output = Linear(config.d_model, config.d_model)
         self.working: Working | None = None
 
-    def forward(self, x: Tensor, rotation: Tensor) -> Tensor:
-        """x: [B, T, d_model], the raw read of the residual stream. rotation: of `rotary_angles`."""
+    def forward(self, x: Tensor, rotation: Tensor, place: Tensor | None = None) -> Tensor:
+        """x: [B, T, d_model], the raw read of the residual stream. rotation: of `rotary_angles`. place: where
+        the output may be computed, of the same shape.
+        """
         x = self.norm(x)
         if self.working is None or not torch.is_grad_enabled():
             return self.mix(*self.project(x, x, x), rotation)
@@ -46,7 +48,7 @@ class Attention(nn.Module):
             self.query_norm.eps,
             (self.heads, self.kv_heads),
         )
-        return self._combine(query, key, value)
+        return self._combine(query, key, value, place)
 
     def speed_up(self, matrices: WorkingMatrices, compile: bool) -> None:
         joint = matrices.matrix(self.query.weight, self.key.weight, self.value.weight)
@@ -73,9 +75,9 @@ class Attention(nn.Module):
         key = turn(self.key_norm(key), rotation)
         return self._combine(query, key, value)
 
-    def _combine(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def _combine(self, query: Tensor, key: Tensor, value: Tensor, place: Tensor | None = None) -> Tensor:
         mixed = _attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
-        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
+        output: Tensor = self.output(mixed.transpose(1, 2).flatten(2), place)
         return output
 
     def _by_head(self, projection: Linear, x: Tensor, heads: int) -> Tensor:

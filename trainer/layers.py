@@ -22,9 +22,10 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
         self.working: Matrix | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, place: Tensor | None = None) -> Tensor:
+        """In the form for training passes the product is written to `place`, if that is given."""
         if self.working is not None and torch.is_grad_enabled():
-            return self.working(x)
+            return self.working(x, place)
         return F.linear(x, self.weight.to(x.dtype))
 
     def speed_up(self, matrices: WorkingMatrices) -> None:
@@ -60,14 +61,14 @@ class MLP(nn.Module):
         self.down = Linear(config.d_ff, config.d_model)
         self.working: Working | None = None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, place: Tensor | None = None) -> Tensor:
         x = self.norm(x)
         if self.working is not None and torch.is_grad_enabled():
             gate_and_up = self.working.product(x)
             gated = (compiled(gate_halves) if self.working.compiled else gate_halves)(gate_and_up)
         else:
             gated = F.silu(self.gate(x)) * self.up(x)
-        output: Tensor = self.down(gated)
+        output: Tensor = self.down(gated, place)
         return output
 
     def speed_up(self, matrices: WorkingMatrices, compile: bool) -> None:

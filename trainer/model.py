@@ -27,7 +27,7 @@ class Block(nn.Module):
 
     def forward(self, stream: ResidualStream, state: State, site: int, rotation: Tensor) -> None:
         stream.write(state, site, stream.attend(state, site, self.attention, rotation))
-        stream.write(state, site + 1, self.mlp(stream.read(state, site + 1)))
+        stream.write(state, site + 1, self.mlp(stream.read(state, site + 1), stream.place(state)))
 
 
 class Transformer(nn.Module):

@@ -21,9 +21,11 @@ class Matrix:
     copy: Tensor
     gradient: Tensor
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """x Wᵀ: [..., out] for x [..., in], which must require a gradient where the weight is to have one."""
-        product: Tensor = _Product.apply(x, self.copy, self)  # type: ignore[no-untyped-call]
+    def __call__(self, x: Tensor, place: Tensor | None = None) -> Tensor:
+        """x Wᵀ: [..., out] for x [..., in], which must require a gradient where the weight is to have one. It
+        is written to `place` if that is given.
+        """
+        product: Tensor = _Product.apply(x, self.copy, self, place)  # type: ignore[no-untyped-call]
         return product
 
     def add_gradient(self, of_output: Tensor, x: Tensor) -> None:
@@ -36,17 +38,21 @@ class Matrix:
 
 class _Product(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, copy: Tensor, matrix: Matrix) -> Tensor:
+    def forward(ctx: Any, x: Tensor, copy: Tensor, matrix: Matrix, place: Tensor | None) -> Tensor:
         ctx.save_for_backward(x)
         ctx.matrix = matrix
-        return F.linear(x, copy)
+        if place is None:
+            return F.linear(x, copy)
+        ctx.mark_dirty(place)
+        torch.mm(x.reshape(-1, x.shape[-1]), copy.t(), out=place.view(-1, len(copy)))
+        return place
 
     @staticmethod
-    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, of_output: Tensor) -> tuple[Tensor, None, None, None]:
         (x,), matrix = ctx.saved_tensors, ctx.matrix
         rows = of_output.reshape(-1, of_output.shape[-1])
         matrix.add_gradient(rows, x.reshape(-1, x.shape[-1]))
-        return (rows @ matrix.copy).view(x.shape), None, None
+        return (rows @ matrix.copy).view(x.shape), None, None, None
 
 
 ROW_MULTIPLE = 64

@@ -44,13 +44,18 @@ class ResidualStream(nn.Module, ABC):
     def write(self, state: State, site: int, output: Tensor) -> None:
         """Take in what sublayer `site` produced, changing `state` but no tensor in it."""
 
+    def place(self, state: State) -> Tensor | None:
+        """Where the output that is due may be computed, [..., d_model], to save `write` a copy; None where it
+        may lie anywhere."""
+        return None
+
     @abstractmethod
     def finish(self, state: State) -> Tensor:
         """What the final norm and the head read."""
 
     def attend(self, state: State, site: int, attention: Attention, rotation: Tensor) -> Tensor:
         """What attention produces at `site`; for streams that give it more than one vector a token."""
-        output: Tensor = attention(self.read(state, site), rotation)
+        output: Tensor = attention(self.read(state, site), rotation, self.place(state))
         return output
 
     def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
