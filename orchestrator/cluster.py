@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 HEALTH_SECONDS = 0.5
 MOST_FAILURES = 3
 GET_SECONDS = 10.0
+MOMENT_EACH = 5e-5
+MOST_MOMENT = 0.05
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,11 @@ class Cluster:
         self._ray.kill(handle)
 
     def ready(self, asked: Iterable[Any], seconds: float) -> list[Any]:
-        """Those of the pending answers that are there, after at most `seconds` without any."""
+        """Those of the pending answers that are there, after at most `seconds` without any.
+
+        After the first a moment is waited for more, the longer the more are pending: a round of the scheduler
+        costs less for each the more there are.
+        """
         pending = list(asked)
         if not pending:
             time.sleep(seconds)
@@ -164,7 +170,8 @@ class Cluster:
         first, rest = self._ray.wait(pending, num_returns=1, timeout=seconds)
         if not first or not rest:
             return list(first)
-        more, _ = self._ray.wait(rest, num_returns=len(rest), timeout=0.01)
+        moment = min(MOST_MOMENT, MOMENT_EACH * len(rest))
+        more, _ = self._ray.wait(rest, num_returns=len(rest), timeout=moment)
         return [*first, *more]
 
     def get(self, answer: Any) -> Any:

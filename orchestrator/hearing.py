@@ -69,6 +69,22 @@ class Hearing:
         for seat in self.seats.values():
             self._ask_where(seat)
 
+    def settle_doubts(self) -> None:
+        """After a write of which it is not known whether it was made: begin what it dispatched."""
+        known = {seat.work.attempt_id for seat in self.busy() if seat.work}
+        given: list[tuple[Seat, Work]] = []
+        with self.lease.write() as session:
+            for attempt in open_attempts(session):
+                if attempt.id in known:
+                    continue
+                seat = self.seats.get(attempt.slot)
+                if seat is not None and seat.is_free:
+                    given.append((seat, work_of(session, attempt)))
+                else:
+                    end_attempt(session, attempt, "slot_lost", "gone while the store was away")
+        for seat, work in given:
+            self.start(seat, work)
+
     def make(self, making: Making, with_gpus: bool) -> None:
         """Have the cluster start a slot; it is free once it has told where it is."""
         name = f"slot-{uuid.uuid4().hex[:8]}"

@@ -38,6 +38,8 @@ DRAIN_SECONDS = 2.0
 """Before a node's last moment: what has not stopped by then is given up in good order."""
 
 MOST_A_CARD = 8
+MOST_A_WRITE = 100
+"""Jobs that are dispatched in one transaction: others who write wait for its end."""
 
 
 class Scheduler:
@@ -57,17 +59,24 @@ class Scheduler:
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
-        self.hearing.adopt()
+        catch_up = self.hearing.adopt
+        behind = True
         while not ended():
             try:
+                if behind:
+                    catch_up()
+                    self.queue.forget()
+                    catch_up, behind = self.hearing.settle_doubts, False
                 self._round()
             except StoreUnavailable as error:
                 log.warning("%s; trying again", error)
+                behind = True
                 time.sleep(1)
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
-        self._stop_cancelled()
+        self.queue.forget()
+        self._read_wishes()
         for seat in self.hearing.busy():
             if seat.stop_by is None:
                 self.hearing.ask_to_stop(seat, "preempted", STOP_SECONDS)
@@ -89,22 +98,30 @@ class Scheduler:
         if time.monotonic() - self._renewed > LEASE_SECONDS / 3:
             self.lease.renew()
             self._renewed = time.monotonic()
-        self._stop_cancelled()
+        self._read_wishes()
+        self._stop_by_force()
         self.nodes.refresh(self.seats)
         self._stop_drained()
         self._give_up_hanging()
         self._place()
         self.hearing.listen()
 
-    def _stop_cancelled(self) -> None:
-        if not self.hearing.busy():
-            return
+    def _read_wishes(self) -> None:
+        """Keep up with what is wanted, and ask jobs to stop that nobody wants any more."""
+        if self.nodes.with_gpus != self._with_gpus:
+            self._with_gpus, self.queue = self.nodes.with_gpus, Queue(by_memory=True)
+            with self.store.read() as session:
+                self.hearing.peaks |= recorded_peaks(session)
         with self.store.read() as session:
+            if not self.queue.read(session) or not self.hearing.busy():
+                return
             cancelling = set(session.scalars(select(Job.id).where(Job.state == "cancelling")))
         for seat in self.hearing.busy():
             assert seat.work is not None
             if seat.work.job_id in cancelling and seat.stop_by is None:
                 self.hearing.ask_to_stop(seat, "cancelled", CANCEL_SECONDS)
+
+    def _stop_by_force(self) -> None:
         for seat in self.hearing.busy():
             if seat.stop_by is not None and time.monotonic() > seat.stop_by:
                 self.hearing.lose(seat, seat.stop_cause, "stopped by force")
@@ -134,13 +151,8 @@ class Scheduler:
             self.hearing.let_idle_go()
         if not (timed or any(seat.is_free for seat in self.seats.values())):
             return
-        if self.nodes.with_gpus != self._with_gpus:
-            self._with_gpus, self.queue = self.nodes.with_gpus, Queue(by_memory=True)
-            with self.store.read() as session:
-                self.hearing.peaks = recorded_peaks(session)
         devices = self.nodes.devices(self.seats.values())
         with self.store.read() as session:
-            self.queue.read(session)
             most = MOST_A_CARD * (len(devices) if self._with_gpus else sum(int(d.room) for d in devices))
             turns = self.queue.turns(session)
             held = [seat.held for seat in self.seats.values()]
@@ -151,14 +163,13 @@ class Scheduler:
             self.hearing.dismiss(self.seats[name])
         for making in decisions.make:
             self.hearing.make(making, self._with_gpus)
-        self._dispatch(decisions.give)
+        for start in range(0, len(decisions.give), MOST_A_WRITE):
+            self._dispatch(decisions.give[start : start + MOST_A_WRITE])
         if timed:
             self._fitted = time.monotonic()
             self.lacking.tell(decisions, self.seats.values(), self._with_gpus)
 
     def _dispatch(self, pairs: list[tuple[str, Turn]]) -> None:
-        if not pairs:
-            return
         given: list[tuple[Seat, Work]] = []
         with self.lease.write() as session:
             for name, turn in pairs:

@@ -54,10 +54,11 @@ class Lane:
             insort(self.jobs, job)
         self.first = min(self.first, place)
 
-    def skip_gone(self, waiting: Container[str]) -> None:
-        """Forget those at the front that have left the queue."""
+    def skip_gone(self, waiting: Container[str]) -> bool:
+        """Forget those at the front that have left the queue; whether any is left."""
         while self.first < len(self.jobs) and self.jobs[self.first].job_id not in waiting:
             self.first += 1
+        return self.first < len(self.jobs)
 
 
 @dataclass(frozen=True)

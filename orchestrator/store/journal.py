@@ -28,7 +28,7 @@ def user_name() -> str:
 def announce_job(session: Session, job_id: str, kind: str, **detail: Any) -> None:
     """Tell every sweep of a job what happened to it."""
     tell_sweeps_of(session, job_id, kind, [detail])
-    touch_sweeps_of(session, [job_id])
+    session.connection().execute(_TOUCH_TABLES, {"of_job": job_id})
 
 
 def tell_sweeps_of(session: Session, job_id: str, kind: str, details: Sequence[dict[str, Any]]) -> None:
@@ -70,6 +70,7 @@ _SWEEP: Any = Sweep.__table__
 _TOUCH = (
     update(_SWEEP).where(_SWEEP.c.id.in_(_SWEEPS_OF.scalar_subquery())).values(version=_SWEEP.c.version + 1)
 )
+_TOUCH_TABLES = _TOUCH.values(results_version=_SWEEP.c.results_version + 1)
 
 
 def touch_sweeps_of_running(session: Session, job_id: str) -> None:

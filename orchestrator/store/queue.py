@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import func, literal, or_, select
+from sqlalchemy import bindparam, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.limits import allowances, flops_left
@@ -28,6 +28,8 @@ class Queue:
         self._wanted_by: dict[str, list[int]] = {}
         self._kinds: dict[str, str] = {}
         self._read_to: int | None = None
+        self._bounded: tuple[bool, bool] = True, True
+        """Whether any sweep has a `max_parallel`, and whether any has a budget or an end."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -39,22 +41,23 @@ class Queue:
         """Read everything anew the next time."""
         self._read_to = None
 
-    def read(self, session: Session) -> None:
-        """Keep up: changed wishes are read anew as a whole, jobs that came back one by one."""
-        newest = session.scalar(select(func.max(Event.id))) or 0
+    def read(self, session: Session) -> bool:
+        """Keep up: changed wishes are read anew as a whole, jobs that came back one by one.
+
+        Returns whether wishes changed.
+        """
+        newest = session.connection().scalar(_NEWEST) or 0
+        told: set[str | None] = set()
         if self._read_to is None:
-            self._read_all(session)
+            told = {None}
         elif newest > self._read_to:
-            news = select(Event.job_id).where(
-                Event.id > self._read_to, or_(Event.job_id.is_(None), Event.kind == "requeued")
-            )
-            told = set(session.scalars(news))
-            job_ids = {job_id for job_id in told if job_id is not None}
-            if None in told:
-                self._read_all(session)
-            elif job_ids:
-                self._add(session, job_ids)
+            told = set(session.connection().scalars(_NEWS, {"after": self._read_to}))
+        if None in told:
+            self._read_all(session)
+        elif told:
+            self._add(session, [job_id for job_id in told if job_id is not None])
         self._read_to = newest
+        return None in told
 
     def took(self, job_id: str) -> None:
         """A job is queued no more."""
@@ -62,12 +65,14 @@ class Queue:
 
     def turns(self, session: Session) -> Iterator[Turn]:
         """The queued jobs in the order of their turns, as far as their sweeps may begin them."""
+        lanes = [lane for lane in self._lanes.values() if lane.skip_gone(self._waiting)]
+        parallel, limited = self._bounded
         return arrange(
-            list(self._lanes.values()),
+            lanes,
             self._waiting,
-            load=_loads(session),
-            rooms=_rooms(session),
-            allowed=allowances(session),
+            load=_loads(session) if len({lane.owner for lane in lanes}) > 1 else {},
+            rooms=_rooms(session) if parallel else {},
+            allowed=allowances(session) if limited else {},
             wanted_by=self._wanted_by,
         )
 
@@ -81,6 +86,7 @@ class Queue:
         """Put jobs into their lanes: those named, or all that wait."""
         sweeps = {sweep.id: sweep for sweep in session.scalars(select(Sweep))}
         limited = any(s.gpu_hours is not None or s.stop_at is not None for s in sweeps.values())
+        self._bounded = any(s.max_parallel is not None for s in sweeps.values()), limited
         query = (
             select(
                 *(SweepJob.sweep_id, SweepJob.priority, SweepJob.position, Job.id, Job.micro_batch),
@@ -116,6 +122,13 @@ class Queue:
         queued = select(Job.id, Job.config).where(Job.state == "queued")
         for job_id, config in session.execute(queued):
             self._kinds[job_id] = memory_kind(config)
+
+
+_EVENT: Any = Event.__table__
+_NEWEST = select(func.max(_EVENT.c.id))
+_NEWS = select(_EVENT.c.job_id).where(
+    _EVENT.c.id > bindparam("after"), or_(_EVENT.c.job_id.is_(None), _EVENT.c.kind == "requeued")
+)
 
 
 def next_jobs(session: Session, limit: int) -> list[str]:

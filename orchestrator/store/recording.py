@@ -59,7 +59,8 @@ def record_events(session: Session, attempt_id: int, first: int, records: Sequen
             case "ended":
                 end_attempt(session, attempt, record["cause"], record["message"])
     session.flush()
-    touch_sweeps_of(session, [job.id])
+    if attempt.ended is None:
+        touch_sweeps_of(session, [job.id])
     return attempt.ended is None
 
 
@@ -105,8 +106,9 @@ def _store_curves(session: Session, told: _Told, records: Sequence[Record]) -> N
     if records[0]["kind"] == "started":
         heard |= {"start_step": records[0]["step"], "environment": records[0]["environment"]}
         told = told._replace(step=records[0]["step"])
-        for table in (Evaluation, Progress):
-            session.execute(delete(table).where(table.job_id == told.job_id, table.step > told.step))
+        if told.number > 1:
+            for table in (Evaluation, Progress):
+                session.execute(delete(table).where(table.job_id == told.job_id, table.step > told.step))
         announce_job(session, told.job_id, "started", attempt=told.number, step=told.step)
     connection.execute(_HEARD, {"of_attempt": told.attempt_id, **heard})
     evaluations = {r["step"]: r for r in records if r["kind"] == "evaluation"}
@@ -217,7 +219,9 @@ def _store_file(session: Session, job: Job, attempt: Attempt, kind: str, record:
 def _settle(session: Session, job: Job, attempt: Attempt, record: Record) -> None:
     """The job's result, from what is stored. Its tail mean is written here, or anew with another tail."""
     values = record["measurements"]
-    session.execute(delete(Measurement).where(Measurement.job_id == job.id, Measurement.name.in_(values)))
+    if attempt.number > 1:
+        stale = delete(Measurement).where(Measurement.job_id == job.id, Measurement.name.in_(values))
+        session.execute(stale)
     session.execute(
         insert(Measurement),
         [{"job_id": job.id, "name": name, "value": _finite(value)} for name, value in values.items()],

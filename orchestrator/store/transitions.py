@@ -6,7 +6,7 @@ Every function here is called inside a fenced write of the lease's holder.
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import announce_job, now
@@ -51,43 +51,50 @@ def dispatch(
 
     Returns none where the job is not queued any more.
     """
-    queued = update(Job).where(Job.id == job_id, Job.state == "queued").values(state="running", ended=None)
-    if session.execute(queued).rowcount == 0:  # type: ignore[attr-defined]
+    connection = session.connection()
+    if connection.execute(_TAKE, {"of_job": job_id}).rowcount == 0:
         return None
-    newest = select(func.coalesce(func.max(Attempt.number), 0)).where(Attempt.job_id == job_id)
-    number = 1 + (session.scalar(newest) or 0)
-    attempt = Attempt(
-        job_id=job_id,
-        number=number,
-        epoch=epoch,
-        slot=slot,
-        node=node,
-        share=share,
-        started=now(),
-        log=f"{job_folder(job_id)}/attempt-{number}.log",
-    )
-    session.add(attempt)
-    session.flush()
+    job = connection.execute(_TAKEN, {"of_job": job_id}).one()
+    number = 1 + (job.newest or 0)
+    values = {
+        "job_id": job_id,
+        "number": number,
+        "epoch": epoch,
+        "slot": slot,
+        "node": node,
+        "share": share,
+        "started": now(),
+        "log": f"{job_folder(job_id)}/attempt-{number}.log",
+        "last_event": -1,
+    }
+    [attempt_id] = connection.execute(insert(_ATTEMPT), values).inserted_primary_key or ()
     announce_job(session, job_id, "dispatched", attempt=number, slot=slot)
-    return work_of(session, attempt)
+    return _work(job, attempt_id, number, values["log"])
+
+
+_JOB: Any = Job.__table__
+_ATTEMPT: Any = Attempt.__table__
+_TAKE = (
+    update(_JOB)
+    .where(_JOB.c.id == bindparam("of_job"), _JOB.c.state == "queued")
+    .values(state="running", ended=None)
+)
+_NEWEST = select(func.max(_ATTEMPT.c.number)).where(_ATTEMPT.c.job_id == bindparam("of_job"))
+_TAKEN = select(
+    *(_JOB.c.id, _JOB.c.config, _JOB.c.seed, _JOB.c.fingerprint, _JOB.c.micro_batch),
+    _NEWEST.scalar_subquery().label("newest"),
+).where(_JOB.c.id == bindparam("of_job"))
 
 
 def work_of(session: Session, attempt: Attempt) -> Work:
     """What the slot of an open attempt runs."""
-    job = session.get_one(Job, attempt.job_id)
-    config = dict(job.config)
-    config.pop("seed")
     assert attempt.log is not None
-    return Work(
-        attempt_id=attempt.id,
-        job_id=job.id,
-        number=attempt.number,
-        config=config,
-        seed=job.seed,
-        fingerprint=job.fingerprint,
-        log=attempt.log,
-        micro_batch=job.micro_batch,
-    )
+    return _work(session.get_one(Job, attempt.job_id), attempt.id, attempt.number, attempt.log)
+
+
+def _work(job: Any, attempt_id: int, number: int, log: str) -> Work:
+    config = {name: value for name, value in job.config.items() if name != "seed"}
+    return Work(attempt_id, job.id, number, config, job.seed, job.fingerprint, log, job.micro_batch)
 
 
 def open_attempts(session: Session) -> list[Attempt]:
@@ -106,7 +113,6 @@ def end_attempt(session: Session, attempt: Attempt, cause: str, message: str | N
         return
     job = session.get_one(Job, attempt.job_id)
     attempt.ended, attempt.cause, attempt.message = now(), cause, message
-    session.flush()
     job.state = _state_after(session, job, attempt, cause)
     if job.state != "queued":
         job.ended = attempt.ended
