@@ -27,6 +27,7 @@ COMMANDS = {
     "doctor": "headcount.orchestrator.upkeep.commands",
     "replay": "headcount.orchestrator.upkeep.commands",
     "gc": "headcount.orchestrator.upkeep.commands",
+    "probe": "headcount.orchestrator.instruments.commands",
     "export": "headcount.orchestrator.exchange.commands",
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",
@@ -35,7 +36,7 @@ COMMANDS = {
     "report": "headcount.dashboard.commands",
     "serve": "headcount.dashboard.commands",
     "train": "headcount.sweeps.commands",
-    "data": "headcount.trainer.commands",
+    "data": "headcount.orchestrator.data_commands",
     "bench": "headcount.api.bench.commands",
 }
 """The module of each command, imported only when the command is used: `headcount status` loads no torch."""

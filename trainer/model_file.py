@@ -15,6 +15,7 @@ from torch import Tensor
 from headcount.trainer.config import JobConfig, fields_of, job_from_fields
 from headcount.trainer.errors import UserError
 from headcount.trainer.files import whole_file
+from headcount.trainer.model import Transformer
 
 MODEL_FILE = "model.safetensors"
 
@@ -87,3 +88,22 @@ def job_of(metadata: Mapping[str, str]) -> JobConfig:
         raise UserError("the model file does not tell its job; is it one of Headcount's?") from error
     seed = fields.pop("seed")
     return job_from_fields(fields, seed)
+
+
+def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Transformer, dict[str, str]]:
+    """The model that a job's file holds, with the compute precision of its job on a GPU, and the metadata.
+
+    On a CPU everything is computed in float32. Raises `UserError` for a file that is not a whole model of a
+    job of ours.
+    """
+    tensors, metadata = read_model(path)
+    config = job_of(metadata)
+    device = torch.device(device)
+    model = Transformer(config.model, config.data.context, config.seed, device)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise UserError(f"{path} does not hold the weights of its job: {error}") from error
+    if device.type == "cuda" and config.train.precision == "bf16":
+        model.compute_dtype = torch.bfloat16
+    return model.eval(), metadata

@@ -1,0 +1,65 @@
+"""The commands that measure a trained model: `probe`."""
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import click
+
+
+@click.command()
+@click.argument("model", metavar="JOB|FILE")
+@click.option("--windows", type=click.IntRange(2), default=64, show_default=True, help="Of validation text.")
+@click.option("--slices", type=click.IntRange(1), default=4, show_default=True, help="Of the width.")
+@click.option(
+    "--draws",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Random queries a site, for the null.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of these draws.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="To run on.",
+)
+@click.option("--out", type=click.Path(path_type=Path), help="Write all figures here too, as JSON.")
+def probe(
+    model: str,
+    windows: int,
+    slices: int,
+    draws: int,
+    seed: int,
+    device: Literal["auto", "cpu", "cuda"],
+    out: Path | None,
+) -> None:
+    """Show what a trained model reads of its depth, and whether slices of the width disagree about it.
+
+    JOB is the beginning of a finished job's id, FILE a model.safetensors or its folder. The text is that of
+    the job's own validation, which lies in the Headcount home.
+    """
+    import torch
+
+    from headcount.orchestrator.instruments.models import find_model
+    from headcount.orchestrator.instruments.showing import show_probe
+    from headcount.orchestrator.settings import load_settings
+    from headcount.trainer import probe as probing
+    from headcount.trainer.data import open_dataset
+    from headcount.trainer.files import whole_file
+    from headcount.trainer.model_file import job_of, load_model
+
+    settings = load_settings()
+    file = find_model(model, settings)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    loaded, metadata = load_model(file, device)
+    dataset = open_dataset(metadata["headcount.fingerprint"], settings.home)
+    text = torch.from_numpy(dataset.validation(windows, job_of(metadata).data.context)).to(device)
+    figures = probing.probe(loaded, text, probing.Settings(windows, slices, draws, seed))
+    show_probe(figures)
+    if out is not None:
+        with whole_file(out) as written:
+            written.write(json.dumps(figures.to_record(), indent=1).encode())

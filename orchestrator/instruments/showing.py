@@ -1,0 +1,34 @@
+"""An instrument's figures in the terminal."""
+
+from rich.console import Console
+from rich.table import Table
+
+from headcount.trainer.probe.figures import Figures
+
+
+def show_probe(figures: Figures, console: Console | None = None) -> None:
+    console = console or Console()
+    table = Table(
+        box=None,
+        caption="Disagreement: mean KL of a slice's distribution over depth to the whole width's, nats. "
+        "Null: the same for random queries of the trained query's norm. Oldest: the mean weight of source 0.",
+        caption_justify="left",
+    )
+    columns = ("site", "sources", "disagreement", "null", "excess", "entropy", "top source", "oldest")
+    for column in columns:
+        table.add_column(column, justify="right")
+    for site in figures.sites:
+        table.add_row(
+            str(site.site),
+            str(site.sources),
+            f"{site.disagreement:.4f}",
+            f"{site.null:.4f}",
+            f"{site.disagreement - site.null:+.4f}",
+            f"{site.entropy:.4f}",
+            str(site.top_source),
+            f"{site.oldest_weight:.4f}",
+        )
+    console.print(table)
+    console.print(f"over {figures.tokens:,} tokens, {figures.settings.slices} slices:")
+    for name, value in figures.measurements().items():
+        console.print(f"  {name} {'not known' if value is None else f'{value:.4f}'}", highlight=False)

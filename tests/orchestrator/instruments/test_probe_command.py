@@ -1,0 +1,98 @@
+"""`headcount probe` of a job's model, by its file and by its job's id."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from homes import write_text
+from plans import start_next
+
+from headcount.__main__ import cli
+from headcount.orchestrator.instruments.models import find_model
+from headcount.orchestrator.planning import make_plan
+from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store import open_store, submit
+from headcount.orchestrator.store.recording import record_events
+from headcount.orchestrator.store.transitions import job_folder
+from headcount.sweeps.spec import parse_spec
+from headcount.trainer.config import job_from_fields
+from headcount.trainer.data import open_dataset
+from headcount.trainer.errors import UserError
+from headcount.trainer.events import to_record
+from headcount.trainer.execution import Execution
+from headcount.trainer.loop import train
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, str, str, Path]:
+    """A home with one finished job of `mhar` and one queued: settings, their ids, the model's file."""
+    home = tmp_path_factory.mktemp("probe")
+    settings = Settings(home, f"sqlite:///{home / 'headcount.db'}", home / "artifacts")
+    write_text(home / "text")
+    text = (
+        "name: one\ncontrol: none\nseeds: [0, 1]\n"
+        f"job: {{model: {{scale: nano, residual: mhar}}, data: {{text: {home / 'text'}, context: 64}}, "
+        "train: {steps: 8, batch_tokens: 256, eval_every: 1, eval_windows: 4}}\n"
+    )
+    store = open_store(settings)
+    plan = make_plan(parse_spec(text, "one.yaml"), settings, store)
+    with store.write() as session:
+        submit(session, plan, "tester")
+        work = start_next(session)
+    folder = settings.artifacts / job_folder(work.job_id)
+    config, dataset = job_from_fields(work.config, work.seed), open_dataset(work.fingerprint, home)
+    records = [to_record(e) for e in train(config, dataset, folder=folder, execution=Execution())]
+    with store.write() as session:
+        record_events(
+            session, work.attempt_id, 0, [*records, {"kind": "ended", "cause": "finished", "message": None}]
+        )
+    store.close()
+    other = next(job.id for job in plan.jobs if job.id != work.job_id)
+    return settings, work.job_id, other, folder / "model.safetensors"
+
+
+def test_a_model_is_found_by_its_file_its_folder_and_its_job(
+    trained: tuple[Settings, str, str, Path], tmp_path: Path
+) -> None:
+    settings, job_id, other, file = trained
+    assert find_model(str(file), settings) == find_model(str(file.parent), settings) == file
+    assert find_model(job_id[:10], settings) == file
+    with pytest.raises(UserError, match=f"job {other[:12]} is queued and has no model"):
+        find_model(other, settings)
+    with pytest.raises(UserError, match=r"no file .*nothing\.safetensors"):
+        find_model(str(tmp_path / "nothing.safetensors"), settings)
+    with pytest.raises(UserError, match="no job 'zz'"):
+        find_model("zz", settings)
+
+
+def test_the_command_tells_every_site_and_writes_json(
+    trained: tuple[Settings, str, str, Path], tmp_path: Path
+) -> None:
+    settings, job_id, _, _ = trained
+    environment = {"HEADCOUNT_HOME": str(settings.home), "COLUMNS": "120"}
+    out = tmp_path / "probe.json"
+    ran = CliRunner().invoke(
+        cli,
+        ["probe", job_id[:10], "--windows", "6", "--out", str(out)],
+        env=environment,
+        catch_exceptions=False,
+    )
+    assert ran.exit_code == 0
+    record = json.loads(out.read_text())
+    assert [site["site"] for site in record["sites"]] == [1, 2, 3, 4]
+    assert record["tokens"] == 6 * 64
+    assert f"probe.excess {record['measurements']['probe.excess']:.4f}" in ran.output
+    for site in record["sites"]:
+        assert f"{site['disagreement']:.4f}" in ran.output
+
+
+def test_a_damaged_model_is_refused(trained: tuple[Settings, str, str, Path]) -> None:
+    settings, job_id, _, file = trained
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    try:
+        with pytest.raises(UserError, match="is missing or damaged"):
+            find_model(job_id, settings)
+    finally:
+        file.write_bytes(content)
