@@ -95,7 +95,7 @@ def _title(status: int) -> str:
 def install_handlers(app: FastAPI) -> None:
     """Answer every error of the application with problem details."""
     app.add_exception_handler(Problem, answer_problem)
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(UserError, _user_error)
 
@@ -106,7 +106,8 @@ def answer_problem(request: Request, error: Exception) -> Response:
     return problem_response(request.scope, error.status, error.code, error.detail, headers=error.headers)
 
 
-def _http_error(request: Request, error: Exception) -> Response:
+def answer_http_error(request: Request, error: Exception) -> Response:
+    """The answer for an error of the framework, such as a path that is not there."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     detail = {

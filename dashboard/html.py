@@ -28,11 +28,6 @@ def job_html(session: Session, job_id: str) -> str:
     return render("job.html", page=job_page(session, job_id))
 
 
-def error_html(title: str, message: str) -> str:
-    """A page that says what is wrong, and what to do next."""
-    return render("error.html", title=title, message=message)
-
-
 def sweep_values(page: SweepPage) -> dict[str, Any]:
     """What the template of a sweep needs beside the page itself."""
     family = page.statistics.family

@@ -9,10 +9,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headcount.api.answering import of_sweep
 from headcount.api.app import create_app
-from headcount.api.callers import TokenNeeded
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
-from headcount.dashboard import login
+from headcount.dashboard import login, submit
+from headcount.dashboard.errors import install_pages
 from headcount.dashboard.html import job_html, sweep_html, sweeps_html
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.shared import complete, page
@@ -75,11 +75,11 @@ def create_service(store: Store, settings: Settings, access: Access = Access()) 
         store,
         settings,
         access=access,
-        extra_routers=[router, login.router],
+        extra_routers=[router, submit.router, login.router],
         mounts={"/static": Static()},
     )
     app.state.sweep_lines = Lines({})
-    app.add_exception_handler(TokenNeeded, login.to_login)
+    install_pages(app)
     app.add_middleware(UnderRoot)
     app.add_middleware(GZipMiddleware, minimum_size=1000, compresslevel=6)
     return app

@@ -6,13 +6,12 @@ from functools import cache
 from pathlib import Path
 
 from fastapi import Request
-from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api.answering import Body, answer
 from headcount.api.results import NotFoundError
-from headcount.dashboard.html import error_html
+from headcount.dashboard.errors import error_page
 from headcount.trainer.errors import UserError
 
 MEDIA_TYPE = "text/html; charset=utf-8"
@@ -43,9 +42,9 @@ async def page(
     except Incomplete as found:
         return Response(status_code=307, headers={"Location": f"?{found.query}"})
     except NotFoundError as error:
-        return HTMLResponse(error_html("Not found", str(error)), 404)
+        return error_page(404, str(error))
     except UserError as error:
-        return HTMLResponse(error_html("This page cannot be shown", str(error)), 422)
+        return error_page(422, str(error))
 
 
 def complete(request: Request, query: str) -> None:
