@@ -16,9 +16,7 @@ from headcount.trainer.loop import train
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    # the compiler looks at gradients of tensors in the middle of a graph, and silences this by itself
-    # where warnings are no errors
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    pytest.mark.filterwarnings("default"),  # the compiler sets off some of its own
 ]
 
 
