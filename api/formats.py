@@ -65,11 +65,14 @@ def to_csv(rows: list[dict[str, Any]]) -> str:
 
 
 def _csv_field(value: Any) -> Any:
-    value = plain(value)
-    if isinstance(value, list):
-        value = " ".join(map(str, value))
-    if not isinstance(value, str):
+    if value is None or isinstance(value, int):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list | tuple):
+        value = " ".join(str(plain(item)) for item in value)
+    if not isinstance(value, str):
+        value = str(plain(value))
     text = value.replace("\r", " ")  # the csv module leaves it unquoted, and readers end the line there
     formula = text.lstrip(" ").startswith(("=", "+", "-", "@", "\t"))
     return "'" + text if formula else text  # a spreadsheet would run it

@@ -93,7 +93,11 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
         .where(SweepJob.sweep_id == sweep.id, Job.kind.in_(TRAINED))
         .order_by(SweepJob.cell_id, Job.seed)
     )
-    rows = select(Cell).where(Cell.sweep_id == sweep.id).order_by(Cell.position, Cell.id)
+    rows = (
+        select(Cell.id, Cell.position, Cell.settings, Cell.is_control, Cell.control_id)
+        .where(Cell.sweep_id == sweep.id)
+        .order_by(Cell.position, Cell.id)
+    )
     if cell_id is not None:
         jobs = jobs.where(SweepJob.cell_id == cell_id)
         rows = rows.where(Cell.id == cell_id)
@@ -108,7 +112,7 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
         costs[cell] = _Cost(parameters or None, flops or None, kind == "external")
     return tuple(
         _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, _Cost()), sweep.seeds)
-        for cell in session.scalars(rows)
+        for cell in session.execute(rows)
     )
 
 
@@ -121,7 +125,7 @@ class _Cost(NamedTuple):
 
 
 def _view(
-    cell: Cell,
+    cell: Any,
     results: tuple[SeedResult, ...],
     cost: _Cost,
     seeds: list[int],

@@ -1,7 +1,7 @@
 """What each cell of a sweep cost: arithmetic, speed, memory, and in which environments its jobs trained."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
+from headcount.api.results.cells import CellView
 from headcount.orchestrator.store.models import Attempt, Job, Measurement, SweepJob
 from headcount.trainer.tail import evaluation_count
 
@@ -30,9 +31,10 @@ class CellCosts:
     a control without routing has none of."""
 
 
-def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
-    """The costs of every cell that has a job."""
+def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> dict[int, CellCosts]:
+    """The costs of every one of the sweep's `cells` that has a job."""
     costs: dict[int, CellCosts] = {}
+    places = {result.job_id: (cell.id, result.seed) for cell in cells for result in cell.results}
     of_sweep = (SweepJob.job_id == Job.id, SweepJob.sweep_id == sweep_id)
     one = select(func.min(SweepJob.job_id)).where(SweepJob.sweep_id == sweep_id).group_by(SweepJob.cell_id)
     configs = select(SweepJob.cell_id, Job.flops, Job.config).where(*of_sweep, Job.id.in_(one))
@@ -55,13 +57,13 @@ def cell_costs(session: Session, sweep_id: int) -> dict[int, CellCosts]:
         else:
             costs[cell].peak_memory_bytes = most
     trained = (
-        select(SweepJob.cell_id, Job.seed, cast(Attempt.environment, Text))
-        .join(Job, Job.id == Attempt.job_id)
-        .join(SweepJob, SweepJob.job_id == Job.id)
+        select(Attempt.job_id, cast(Attempt.environment, Text))
+        .join(SweepJob, SweepJob.job_id == Attempt.job_id)
         .where(SweepJob.sweep_id == sweep_id, Attempt.environment.is_not(None))
     )
-    for cell, seed, environment in session.execute(trained):
-        if environment != "null":
+    for job_id, environment in session.execute(trained):
+        if environment != "null" and job_id in places:
+            cell, seed = places[job_id]
             costs[cell].environments.setdefault(seed, set()).add(_without_routing(environment))
     return costs
 

@@ -134,8 +134,9 @@ def groups(
 
 def _key(value: Any) -> str:
     """A value of an axis as something that can be looked up: 1 is 1.0, and lists are values too."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return json.dumps(float(value) if number else value, sort_keys=True)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return repr(float(value))
+    return json.dumps(value, sort_keys=True)
 
 
 def best_cell(rows: Sequence[TableRow]) -> int | None:

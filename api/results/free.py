@@ -18,7 +18,7 @@ from headcount.api.results.records import Record
 from headcount.api.results.selection import RATE
 from headcount.api.results.tables import ESTIMATOR
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
-from headcount.sweeps.statistics import mean_estimate
+from headcount.sweeps.statistics import sample_sd
 from headcount.trainer.errors import nearest
 
 SEED = "seed"
@@ -30,8 +30,8 @@ Statistic = Literal["mean", "median", "sd", "se", "min", "max", "n"]
 _STATISTICS: dict[str, Callable[[list[float]], float | None]] = {
     "mean": lambda x: math.fsum(x) / len(x),
     "median": median,
-    "sd": lambda x: mean_estimate(x).sd,
-    "se": lambda x: mean_estimate(x).se,
+    "sd": lambda x: sample_sd(x) if len(x) > 1 else None,
+    "se": lambda x: sample_sd(x) / math.sqrt(len(x)) if len(x) > 1 else None,
     "min": min,
     "max": max,
     "n": len,
@@ -56,15 +56,17 @@ NO_FILTERS = Filters()
 class _Job(NamedTuple):
     """One job as it is grouped."""
 
-    settings: dict[str, Any]
-    """Its axes."""
     seed: int
     state: str
     value: float | None
 
-    def at(self, axis: str) -> Any:
-        """Its value of an axis, or its seed."""
-        return self.seed if axis == SEED else self.settings.get(axis)
+
+class _Group(NamedTuple):
+    """The jobs of one row, by column."""
+
+    axes: Record
+    """Of the row."""
+    columns: defaultdict[str, list[_Job]]
 
 
 def free_table(
@@ -90,12 +92,10 @@ def free_table(
             raise QueryError(f"sweep {name!r} has no axis {axis!r}; {nearest(axis, [*sweep.axes, SEED])}")
     if not rows or len(set(chosen)) < len(chosen):
         raise QueryError("a table needs an axis for its rows, and each axis once")
-    groups: dict[tuple[str, ...], list[_Job]] = defaultdict(list)
-    for job in _jobs(session, sweep, value, filters):
-        groups[tuple([repr(job.at(axis)) for axis in rows])].append(job)
+    groups = _groups(_jobs(session, sweep, value, filters), rows, columns, value)
     if not groups:
         raise QueryError(f"sweep {name!r} has no job that these filters keep")
-    records = [_record(jobs, rows, columns, value, statistics) for jobs in groups.values()]
+    records = [_record(group, statistics) for group in groups]
     names = tuple(dict.fromkeys(column for record in records for column in record))
     question = f"What is the {', '.join(statistics)} of the {value} by {', '.join(chosen)}?"
     return NamedTable(
@@ -113,34 +113,34 @@ def free_table(
     )
 
 
-def _jobs(session: Session, sweep: Sweep, value: Value, filters: Filters) -> Iterator[_Job]:
-    """The jobs that count, in the order of the plan and by seed."""
-    cells = {
-        cell.id: cell
-        for cell in session.execute(
-            select(Cell.id, Cell.settings, Cell.is_control, Cell.control_id)
-            .where(Cell.sweep_id == sweep.id)
-            .order_by(Cell.position, Cell.id)
-        )
-    }
-    found: dict[int, list[tuple[int, str, float | None]]] = {cell: [] for cell in cells}
+def _jobs(
+    session: Session, sweep: Sweep, value: Value, filters: Filters
+) -> Iterator[tuple[dict[str, Any], list[_Job]]]:
+    """The settings and jobs of each cell that counts, in the order of the plan and by seed."""
+    cells = session.execute(
+        select(Cell.id, Cell.settings, Cell.is_control, Cell.control_id)
+        .where(Cell.sweep_id == sweep.id)
+        .order_by(Cell.position, Cell.id)
+    ).all()
+    found: dict[int, list[_Job]] = {cell.id: [] for cell in cells}
     query = select(SweepJob.cell_id, Job.seed, Job.state, Job.tail_mean).join(Job, Job.id == SweepJob.job_id)
     for cell_id, seed, state, loss in session.execute(
         query.where(SweepJob.sweep_id == sweep.id, Job.kind.in_(TRAINED)).order_by(Job.seed)
     ):
         known = state == "finished" and loss is not None and math.isfinite(loss)
-        found[cell_id].append((seed, state, loss if known else None))
-    for cell in cells.values():
+        found[cell_id].append(_Job(seed, state, loss if known else None))
+    for cell in cells:
         if not _kept(cell, filters) or (value == "delta" and cell.control_id is None):
             continue
-        control = {seed: loss for seed, _, loss in found.get(cell.control_id, ())}
-        for seed, state, loss in found[cell.id]:
-            if filters.seeds and seed not in filters.seeds:
-                continue
-            if value == "delta":
-                other = control.get(seed)
-                loss = loss - other if loss is not None and other is not None else None
-            yield _Job(cell.settings, seed, state, loss)
+        jobs = [job for job in found[cell.id] if not filters.seeds or job.seed in filters.seeds]
+        if value == "delta":
+            control = {job.seed: job.value for job in found.get(cell.control_id, ())}
+            jobs = [job._replace(value=_minus(job.value, control.get(job.seed))) for job in jobs]
+        yield cell.settings, jobs
+
+
+def _minus(loss: float | None, other: float | None) -> float | None:
+    return None if loss is None or other is None else loss - other
 
 
 def _kept(cell: Any, filters: Filters) -> bool:
@@ -154,24 +154,35 @@ def _kept(cell: Any, filters: Filters) -> bool:
     )
 
 
-def _record(
-    jobs: Sequence[_Job],
+def _groups(
+    cells: Iterator[tuple[dict[str, Any], list[_Job]]],
     rows: Sequence[str],
     columns: str | None,
     value: Value,
-    statistics: Sequence[Statistic],
-) -> Record:
+) -> list[_Group]:
+    """The jobs of all cells by row and column; those of a cell part only where the seed is one of these."""
+    groups: dict[str, _Group] = {}
+    for settings, jobs in cells:
+        parts = [[job] for job in jobs] if SEED in (*rows, columns) else [jobs] if jobs else []
+        for part in parts:
+            at = {**settings, SEED: part[0].seed}
+            axes = {axis: at.get(axis) for axis in rows}
+            column = f"{columns}={at.get(columns)}" if columns else value
+            group = groups.setdefault(repr(axes), _Group(axes, defaultdict(list)))
+            group.columns[column] += part
+    return list(groups.values())
+
+
+def _record(group: _Group, statistics: Sequence[Statistic]) -> Record:
     """One row: its axes, the statistics a column, and what all of it rests on."""
-    record: Record = {axis: jobs[0].at(axis) for axis in rows}
-    by_column: dict[str, list[_Job]] = defaultdict(list)
-    for job in jobs:
-        by_column[f"{columns}={job.at(columns)}" if columns else value].append(job)
-    for column, members in by_column.items():
+    record = dict(group.axes)
+    for column, members in group.columns.items():
         values = [job.value for job in members if job.value is not None]
         told = bool(values) and all(job.state != "diverged" for job in members)
         for statistic in statistics:
             record[f"{statistic} {column}"] = _STATISTICS[statistic](values) if told else None
         record[f"n {column}"] = len(values)
+    jobs = [job for members in group.columns.values() for job in members]
     known = {job.seed for job in jobs if job.value is not None}
     return record | {
         "jobs": len(jobs),

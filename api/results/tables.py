@@ -1,8 +1,10 @@
 """The ablation table: one row a cell, over all its seeds, with its delta to the control paired by seed."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import fsum
 from types import MappingProxyType
 from typing import Any
 
@@ -80,7 +82,11 @@ class AblationTable:
 
     def row(self, cell: int) -> TableRow:
         """The row of the cell with this id."""
-        return next(r for r in self.rows if r.cell == cell)
+        return self._by_cell[cell]
+
+    @cached_property
+    def _by_cell(self) -> dict[int, TableRow]:
+        return {row.cell: row for row in self.rows}
 
     @property
     def external(self) -> bool:
@@ -103,9 +109,9 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
     sweep = find_sweep(session, name)
     cells = cells_of(session, sweep)
     by_id = {c.id: c for c in cells}
-    costs = cell_costs(session, sweep.id)
-    rows = [table_row(cell, by_id, costs) for cell in cells]
-    ranks = _ranks(rows)
+    costs = cell_costs(session, sweep.id, cells)
+    ranks = _ranks(cells)
+    rows = tuple(table_row(cell, by_id, costs, ranks.get(cell.id)) for cell in cells)
     return AblationTable(
         sweep=sweep.name,
         version=sweep.results_version,
@@ -115,7 +121,7 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
         estimator=ESTIMATOR,
         test=TEST,
         confidence=CONFIDENCE,
-        rows=tuple(replace(row, rank=ranks.get(row.cell)) for row in rows),
+        rows=rows,
         reference=reference([_own(row) for row in rows], cell_configs(session, sweep))
         if with_reference
         else None,
@@ -129,9 +135,12 @@ def _own(row: TableRow) -> OwnCell:
 
 
 def table_row(
-    cell: CellView, cells: Mapping[int, CellView], costs: Mapping[int, CellCosts] = MappingProxyType({})
+    cell: CellView,
+    cells: Mapping[int, CellView],
+    costs: Mapping[int, CellCosts] = MappingProxyType({}),
+    rank: int | None = None,
 ) -> TableRow:
-    """The row of one cell by itself, without its rank; `cells` has its control, by its id."""
+    """The row of one cell; `cells` has its control, by its id. It knows its rank only if told."""
     losses = cell.losses
     diverged, failed = cell.seeds_in("diverged"), cell.seeds_in("failed")
     spread = mean_estimate([] if diverged else list(losses.values()))
@@ -153,7 +162,7 @@ def table_row(
         is_control=cell.is_control,
         control=control.id if control else None,
         state=cell.state,
-        rank=None,
+        rank=rank,
         n=spread.n,
         mean=spread.mean,
         sd=spread.sd,
@@ -175,10 +184,15 @@ def table_row(
     )
 
 
-def _ranks(rows: list[TableRow]) -> dict[int, int]:
+def _ranks(cells: Sequence[CellView]) -> dict[int, int]:
     """Cell to its place among the treatments; equal means share a place."""
-    means = {r.cell: r.mean for r in rows if not r.is_control and r.mean is not None}
+    treatments = [cell for cell in cells if not cell.is_control]
+    means = {
+        cell.id: fsum(cell.losses.values()) / len(cell.losses)
+        for cell in treatments
+        if cell.losses and cell.state != "diverged"
+    }
     ascending = sorted(means.values())
     ranks = {cell: 1 + bisect_left(ascending, mean) for cell, mean in means.items()}
     last = len(means) + 1
-    return ranks | {r.cell: last for r in rows if not r.is_control and r.state == "diverged"}
+    return ranks | {cell.id: last for cell in treatments if cell.state == "diverged"}

@@ -15,7 +15,7 @@ from .pooled import PooledError, pooled_delta, pooled_error
 from .power import power, rank_test_floor, seeds_needed, selection_bias, smallest_difference
 from .quadratic import Parabola, Slope, TwoLines, parabola, two_lines
 from .seeds import SeedPlan, plan_seeds, stein_estimate
-from .student import Estimate, MeanEstimate, mean_estimate
+from .student import Estimate, MeanEstimate, mean_estimate, sample_sd
 from .tail import TailError, tail_error, window_error
 from .ushape import EndContrast, Equivalence, UShape, curvature, equivalence, u_shape
 from .variances import MODERATED_CELLS, ModeratedDeltas, moderated_deltas, sd_bias, sd_limits
@@ -64,6 +64,7 @@ __all__ = [
     "power",
     "rank_test_floor",
     "rule_regret",
+    "sample_sd",
     "sd_bias",
     "sd_limits",
     "seeds_needed",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -78,6 +79,13 @@ def block_layout(present: NDArray[np.bool_]) -> BlockLayout:
 
     df = N − cells − seeds + 1 when all cells are connected, and (cells − 1)(seeds − 1) when none is missing.
     """
+    return _layout(present.tobytes(), present.shape)
+
+
+@lru_cache(maxsize=64)
+def _layout(known: bytes, shape: tuple[int, int]) -> BlockLayout:
+    """Made once for all lines of a sweep that have the same seeds."""
+    present = np.frombuffer(known, dtype=np.bool_).reshape(shape)
     group = np.arange(len(present))
     for column in present.T:
         if column.any():

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import fsum, sqrt
+from math import fsum, isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,17 +103,18 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
     rounding counts as none.
     """
     check_confidence(confidence)
-    x: list[float] = finite_vector(values, "values").tolist()  # a handful: plain numbers are faster
+    x = [float(value) for value in values]  # a handful: plain numbers are faster than an array
+    if not all(map(isfinite, x)):
+        finite_vector(values, "values")  # says which one
     n = len(x)
     if n == 0:
         return _constant(None, None, 0, confidence, "no value")
     mean = fsum(x) / n
     if n == 1:
         return _constant(mean, None, 1, confidence, "one value has no standard deviation, interval or p")
-    rounding = ROUNDING * max(magnitude, *map(abs, x))
-    sd = sqrt(fsum((value - mean) ** 2 for value in x) / (n - 1))
-    if sd <= rounding:
-        if abs(mean) <= rounding:
+    sd = sample_sd(x, magnitude=magnitude)
+    if sd == 0:
+        if abs(mean) <= ROUNDING * max(magnitude, *map(abs, x)):
             return _constant(
                 0.0, 0.0, n, confidence, "all values are 0: there is no variation to test against"
             )
@@ -122,6 +123,13 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
         )
     e = t_estimate(mean, sd / n**0.5, n - 1, confidence)
     return MeanEstimate(**vars(e), sd=sd, n=n)
+
+
+def sample_sd(x: Sequence[float], *, magnitude: float = 0.0) -> float:
+    """Of two values or more; 0 where it is only rounding, as in `mean_estimate`."""
+    mean = fsum(x) / len(x)
+    sd = sqrt(fsum([(value - mean) ** 2 for value in x]) / (len(x) - 1))
+    return sd if sd > ROUNDING * max(magnitude, *map(abs, x)) else 0.0
 
 
 def _constant(mean: float | None, sd: float | None, n: int, confidence: float, reason: str) -> MeanEstimate:

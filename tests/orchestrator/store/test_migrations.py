@@ -22,7 +22,11 @@ INDEXES = {
     "attempt": {("job_id", "number")},
     "cell": {("sweep_id",)},
     "event": {("sweep_id",)},
-    "job": {("state",)},
+    "job": {
+        ("state",),
+        ("id", "kind", "state", "seed", "tail_mean", "diverged_step", "parameters", "flops"),
+    },
+    "measurement": {("job_id", "name", "value")},
     "sweep_job": {("cell_id",), ("job_id",), ("sweep_id", "position", "job_id")},
 }
 """Table to the columns of its indexes, beside keys."""
