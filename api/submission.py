@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from headcount.api.callers import Caller
 from headcount.api.problems import Problem
 from headcount.api.results import QueryError
+from headcount.orchestrator.artifacts.datasets import prepare_for_all
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import submit
 from headcount.orchestrator.store.models import Sweep
@@ -19,7 +20,7 @@ from headcount.sweeps.forecast import forecast
 from headcount.sweeps.plan import Plan, plan
 from headcount.sweeps.spec import parse_spec
 from headcount.trainer.config import DataConfig
-from headcount.trainer.data import Manifest, prepare
+from headcount.trainer.data import Manifest
 
 ORIGIN = "the body of the request"
 """What errors name instead of a file."""
@@ -55,7 +56,7 @@ def read_spec(text: str, settings: Settings) -> Plan:
             raise QueryError(
                 "data.text: a sweep sent to a service names a data source that the service knows, not a path"
             )
-        return prepare(config, settings.home)
+        return prepare_for_all(config, settings)
 
     return plan(parse_spec(text, ORIGIN), named)
 

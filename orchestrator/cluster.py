@@ -42,6 +42,8 @@ class NodeFacts:
 class Cluster:
     """A connection to Ray, in a namespace of this store's own."""
 
+    slot_class = Slot
+
     def __init__(self, settings: Settings, ray_address: str | None, lost: Callable[[str], NoReturn]) -> None:
         """Connect to `ray_address`, or to this home's own Ray, started where need be.
 
@@ -77,7 +79,7 @@ class Cluster:
             if self.is_local:
                 raise  # it answered a moment ago: not the user's mistake
             raise UserError(f"cannot reach Ray at {ray_address}: {error}") from error
-        self._actor = ray.remote(Slot)
+        self._actor = ray.remote(self.slot_class)
         self.address: str = ray.get_runtime_context().gcs_address
         self.own_node: str = ray.get_runtime_context().get_node_id()
         self._gcs: Any = None
@@ -122,7 +124,9 @@ class Cluster:
         request_resources(**demand.as_request())
 
     def shared_folders(self) -> list[Path]:
-        """The folders that every node has to see."""
+        """The folders that every node has to see; none where each fetches what it needs."""
+        if self.settings.artifacts_url:
+            return []
         return [self.settings.artifacts, self.settings.home / "data"]
 
     def create(self, name: str, making: Making, with_gpus: bool) -> Any | None:
@@ -131,7 +135,7 @@ class Cluster:
         home, artifacts = str(self.settings.home), str(self.settings.artifacts)
         try:
             on_node = self._actor.options(**options, scheduling_strategy=self._on(making.node))
-            return on_node.remote(home, artifacts, self.is_local)
+            return on_node.remote(home, artifacts, self.is_local, self.settings.artifacts_url)
         except ValueError as error:
             log.info("no slot on node %s: %s", making.node[:8], error)
             return None

@@ -5,6 +5,7 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headcount.orchestrator.artifacts.address import address_problem
 from headcount.trainer.errors import UserError, nearest
 
 CONFIG = "HEADCOUNT_CONFIG"
@@ -29,7 +30,10 @@ class Settings:
     database_url: str
     """An SQLAlchemy URL."""
     artifacts: Path
-    """Checkpoints and logs, under keys that the store knows."""
+    """Checkpoints, models, curves and logs, under keys that the store knows: on a disk that all nodes share,
+    or where `artifacts_url` is given each node's own, with what runs there."""
+    artifacts_url: str | None = None
+    """An address that fsspec opens, which holds the artifacts and the data sets in place of a shared disk."""
 
 
 def load_settings() -> Settings:
@@ -42,11 +46,12 @@ def load_settings() -> Settings:
     reading.read_file()
     reading.read_environment()
     home = reading.folder("home", Path("~/.headcount"))
+    artifacts_url = reading.artifacts_url()
     artifacts = reading.folder("artifacts", home / "artifacts" if home else None)
     url = reading.database_url(f"sqlite:///{home / 'headcount.db'}" if home else None)
     if home is None or artifacts is None or url is None or reading.problems:
         raise UserError("\n".join(reading.problems))
-    return Settings(home, url, artifacts)
+    return Settings(home, url, artifacts, artifacts_url)
 
 
 @dataclass
@@ -89,15 +94,22 @@ class _Reading:
                     reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
                     self.problems.append(f"{variable}_FILE={file}: {reason}")
 
+    def artifacts_url(self) -> str | None:
+        """The address of the artifacts, where one and not a folder is given; a problem is told."""
+        text, name = self.given.get("artifacts", ("", ""))
+        if "://" not in text or text.startswith("file://"):
+            return None
+        del self.given["artifacts"]
+        if problem := address_problem(text):
+            self.problems.append(f"{name}={text}: {problem}")
+        return text
+
     def folder(self, setting: str, default: Path | None) -> Path | None:
         """The folder, made and writable; none where there is nothing to go by, or a problem."""
         text, name = self.given.get(setting, (str(default) if default else None, VARIABLES[setting]))
         if text is None:
             return None
-        if "://" in text:
-            self.problems.append(f"{name}={text}: only folders are supported yet; give a path")
-            return None
-        folder = Path(text).expanduser().absolute()
+        folder = Path(text.removeprefix("file://")).expanduser().absolute()
         reason = None
         try:
             folder.mkdir(parents=True, exist_ok=True)

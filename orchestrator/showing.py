@@ -10,9 +10,11 @@ from rich.text import Text
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.following import cell_words, running_table, to_go_words
 from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.overview import attempts_of, find_job, find_sweep, job_lines, sweep_state
+from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.settings import load_settings
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.limits import held_back, usage_of
@@ -57,6 +59,7 @@ def _limits(session: Session, sweep: Sweep, waiting: int) -> Iterator[str]:
         yield f"Budget: {used:.3g} of {sweep.gpu_hours:g} GPU-hours used"
     if waiting and (reason := held_back(session, sweep)):
         yield f"No more is begun: {reason}"
+    yield from growth_words(session, sweep)
     if sweep.is_exploratory:
         yield "Exploratory: its analysis was edited after it was submitted"
 
@@ -68,7 +71,7 @@ def show_jobs(name: str) -> None:
     for line in lines:
         mean = "" if line.tail_mean is None else f"{line.tail_mean:.4f}"
         cause = line.cause if line.cause and line.cause != line.state else ""
-        state = f"{line.state} (control)" if line.is_control else line.state
+        state = "pruned" if line.pruned else f"{line.state} (control)" if line.is_control else line.state
         step, attempts = f"{line.step}/{line.steps}", str(line.attempts)
         table.add_row(
             line.id[:12], cell_words(line.settings), str(line.seed), state, step, mean, attempts, cause
@@ -89,10 +92,11 @@ def show_logs(prefix: str) -> None:
         if attempt.message:
             click.echo("\n".join(f"  {line}" for line in attempt.message.splitlines()))
     if attempts and attempts[-1].log:
-        log = settings.artifacts / attempts[-1].log
-        printed = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        artifacts, key = open_artifacts(settings), attempts[-1].log
+        printed = (artifacts.read(key) or b"").decode(errors="replace")
         if printed.strip() and printed.strip() != (attempts[-1].message or "").strip():
-            click.echo(f"output of attempt {attempts[-1].number} ({log}):\n{printed.rstrip()}")
+            where = f"output of attempt {attempts[-1].number} ({artifacts.url}/{key})"
+            click.echo(f"{where}:\n{printed.rstrip()}")
 
 
 def _console() -> Console:

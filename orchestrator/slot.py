@@ -17,6 +17,9 @@ from types import FrameType
 from typing import IO, Any
 
 from headcount import __version__
+from headcount.orchestrator.artifacts.address import Artifacts, ArtifactsUnavailable
+from headcount.orchestrator.artifacts.copies import JobCopies
+from headcount.orchestrator.artifacts.datasets import fetch_dataset
 from headcount.orchestrator.local_ray import hold
 from headcount.orchestrator.output import CappedOutput
 from headcount.orchestrator.store.memory import RESERVED
@@ -38,6 +41,9 @@ TOLD_SECONDS = 20
 """How long a slot that was told to end stays for its last events to be read."""
 
 
+MOMENT_SECONDS = 0.01
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a slot is, and with what it trains."""
@@ -54,10 +60,16 @@ class Place:
 class Slot:
     """Runs one job at a time on a thread; all methods may be called at once, from several threads."""
 
-    def __init__(self, home: str, artifacts: str, on_local_ray: bool) -> None:
+    def __init__(
+        self, home: str, artifacts: str, on_local_ray: bool, artifacts_url: str | None = None
+    ) -> None:
+        """`artifacts` is a folder that all nodes share, or this node's own where `artifacts_url` is given."""
         import headcount.trainer.loop  # noqa: F401 (torch is loaded before the first job)
 
         self._home, self._artifacts = Path(home), Path(artifacts)
+        self._remote = Artifacts(artifacts_url) if artifacts_url else None
+        if self._remote is not None:
+            self._remote.check()
         self._hold: IO[bytes] | None = hold(self._home) if on_local_ray else None
         self._news = threading.Condition()
         self._work: Work | None = None
@@ -97,7 +109,8 @@ class Slot:
     def events(self, attempt_id: int, after: int, wait: float) -> tuple[int, list[Record]]:
         """The events numbered above `after`, which says that all up to it are stored, and the first's number.
 
-        Waits for at most `wait` seconds until there is one.
+        Waits for at most `wait` seconds until there is one, and then a moment for the last: short jobs are
+        told at once.
         """
         with self._news:
             assert self._work is not None
@@ -107,7 +120,8 @@ class Slot:
             del self._records[:stored]
             self._first += stored
             self._news.notify_all()
-            self._news.wait_for(lambda: self._records, wait)
+            if self._news.wait_for(lambda: self._records, wait):
+                self._news.wait_for(lambda: not self._is_busy(), MOMENT_SECONDS)
             self._read_at = time.monotonic()
             return self._first, list(self._records)
 
@@ -125,39 +139,57 @@ class Slot:
     def _run(self, work: Work) -> None:
         """An attempt from its start to its last words: its result, if any, and its cause."""
         result: list[Record] = []
+        copies = self._copies(work)
         try:
             output = self._output = CappedOutput(self._artifacts / work.log)
             with output.caught():
-                cause, message = self._train(work, result)
+                cause, message = self._train(work, result, copies)
             if message:
                 output.write(message.rstrip("\n") + "\n")
             self._output = None
             output.close()
+            if copies is not None:
+                copies.end(output.path, work.log)
         except OSError as error:
             cause, message = "user_error", f"cannot write {self._artifacts / work.log}: {error.strerror}"
         clean = cause in ("finished", "diverged") and _memory_is_free() and not self._told_to_end
         self._tell(*result, {"kind": "ended", "cause": cause, "message": message, "reusable": clean})
 
-    def _train(self, work: Work, result: list[Record]) -> tuple[str, str | None]:
+    def _copies(self, work: Work) -> JobCopies | None:
+        if self._remote is None:
+            return None
+        key = job_folder(work.job_id)
+        return JobCopies(self._artifacts / key, key, self._remote, self._is_stopping)
+
+    def _is_stopping(self) -> bool:
+        return self._stop_cause is not None
+
+    def _train(self, work: Work, result: list[Record], copies: JobCopies | None) -> tuple[str, str | None]:
         """The attempt's cause, and what to tell the user of it. The result is put aside, not told."""
         from headcount.trainer.loop import train
 
         try:
+            if self._remote is not None:
+                fetch_dataset(work.fingerprint, self._home, self._remote)
             dataset = open_dataset(work.fingerprint, self._home)
         except UserError as error:
-            return "data_differs", str(error)
+            return _cause(error, "data_differs"), str(error)
         folder = self._artifacts / job_folder(work.job_id)
         try:
+            if copies is not None:
+                copies.fetch()
             config = job_from_fields(work.config, work.seed)
             execution = Execution(micro_batch=work.micro_batch)
-            stop = lambda: self._stop_cause is not None  # noqa: E731
-            for event in train(config, dataset, folder=folder, execution=execution, stop=stop):
+            events = train(config, dataset, folder=folder, execution=execution, stop=self._is_stopping)
+            for event in copies.sent(events) if copies else events:
                 if isinstance(event, Result):
                     record = to_record(event)
                     record["measurements"] |= _reserved_memory()
                     result.append(record)
                     return event.outcome, None
                 self._tell(to_record(event))
+        except ArtifactsUnavailable as error:
+            return self._stop_cause or _cause(error), str(error)
         except Exception as error:
             return _cause(error), _explain(error)
         assert self._stop_cause is not None
@@ -198,20 +230,22 @@ def _memory_is_free() -> bool:
     """Give back the job's GPU memory; whether all of it is. The context itself stays."""
     import torch
 
-    gc.collect()
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return True
+    gc.collect()
     torch._C._cuda_clearCublasWorkspaces()  # they lie in the allocator's memory
     torch.cuda.empty_cache()
     return torch.cuda.memory_allocated() == 0
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: Exception, otherwise: str = "user_error") -> str:
     import torch
 
+    if isinstance(error, ArtifactsUnavailable):
+        return "slot_lost"  # of this node: the job goes on elsewhere
     if isinstance(error, torch.OutOfMemoryError):
         return "gpu_memory"
-    return "host_memory" if isinstance(error, MemoryError) else "user_error"
+    return "host_memory" if isinstance(error, MemoryError) else otherwise
 
 
 def _explain(error: Exception) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from sqlalchemy import select
 
+from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import SETTLED_STATES, Dataset, Job
@@ -38,17 +39,19 @@ def _nodes(settings: Settings, store: Store, address: str, here: NodeReport) -> 
 
     nodes = {node["NodeID"]: node for node in ray.nodes() if node["Alive"]}
     yield Finding("ok", "Ray", f"{ray.__version__} at {address}, {len(nodes)} nodes")
-    needed = _needed_datasets(store)
-    probe = settings.artifacts / f".probe-{secrets.token_hex(8)}"
-    probe.write_text("written by headcount doctor\n", encoding="utf-8")
+    needed = {} if settings.artifacts_url else _needed_datasets(store)
+    probe = f".probe-{secrets.token_hex(8)}"
+    artifacts = open_artifacts(settings)
+    artifacts.write(probe, b"written by headcount doctor\n")
     try:
-        arguments = (str(settings.home), str(settings.artifacts), probe.name, tuple(needed))
+        places = (str(settings.home), str(settings.artifacts), settings.artifacts_url)
+        arguments = (*places, probe, tuple(needed))
         asked = {node: _ask(node, arguments) for node in nodes}
         ray.wait(list(asked.values()), num_returns=len(asked), timeout=PROBE_SECONDS)
         for node, answer in asked.items():
             yield from _node(nodes[node], answer, here, needed)
     finally:
-        probe.unlink(missing_ok=True)
+        artifacts.delete([probe])
 
 
 def _ask(node: str, arguments: tuple[Any, ...]) -> Any:
@@ -79,7 +82,7 @@ def _node(node: dict[str, Any], answer: Any, here: NodeReport, needed: dict[str,
             "wrong",
             f"{name}, artifacts",
             "a file that was just written here is not there",
-            "set HEADCOUNT_ARTIFACTS to a folder that every node shares, the same on all",
+            "set HEADCOUNT_ARTIFACTS to a folder or an address that every node reaches, the same on all",
         )
     for fingerprint, dataset in needed.items():
         if fingerprint not in found.datasets:

@@ -1,16 +1,14 @@
 """`headcount gc`: what can go, how much it is, and, when asked, its end. Files go first, then their names."""
 
-import shutil
-from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
+from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, leftovers
 from headcount.orchestrator.store.transitions import job_folder
-from headcount.trainer.errors import UserError
 
 KINDS = {
     "checkpoints": "of ended jobs; one that failed or was cancelled begins anew when it is wanted again",
@@ -42,58 +40,54 @@ def find_piles(store: Store, settings: Settings, before: datetime) -> list[Pile]
         models = leftovers.ended_files(session, "model", before)
         logs = leftovers.ended_logs(session, before)
         jobs = leftovers.unclaimed_jobs(session, before)
-    folder = settings.artifacts
-    of_jobs = tuple(f"{job_folder(job)}/" for job in jobs)
-    piles = []
+    found = _Files(open_artifacts(settings).files("jobs"))
+    of_jobs = {job_folder(job) for job in jobs}
+    items = {"jobs": tuple(jobs)}
     for kind, keys in (("checkpoints", checkpoints), ("models", models), ("logs", logs)):
-        own = [key for key in keys if not key.startswith(of_jobs)]
-        files = (path for key in own for path in _files_of(kind, folder / key))
-        piles.append(Pile(kind, tuple(own), sum(map(_size, files))))
-    piles.append(Pile("jobs", tuple(jobs), sum(_size(folder / job_folder(job)) for job in jobs)))
-    return piles
+        items[kind] = tuple(key for key in keys if _job_part(key) not in of_jobs)
+    return [Pile(kind, items[kind], found.size(kind, items[kind])) for kind in KINDS]
 
 
 def collect(store: Store, settings: Settings, pile: Pile, before: datetime, by: str) -> int:
     """Delete a pile; how many of its items went. Raises `UserError` where a file cannot be deleted."""
+    artifacts = open_artifacts(settings)
+    found = _Files(artifacts.files("jobs"))
     if pile.kind == "jobs":
         with store.write() as session:
             gone = leftovers.forget_jobs(session, pile.items, before, by=by)
-        _delete(settings.artifacts / job_folder(job) for job in gone)
+        artifacts.delete(found.of("jobs", gone))
         return len(gone)
-    paths = (p for key in pile.items for p in _files_of(pile.kind, settings.artifacts / key))
-    _delete(paths)
+    artifacts.delete(found.of(pile.kind, pile.items))
     forget: Callable[..., None] = leftovers.forget_logs if pile.kind == "logs" else leftovers.forget_files
     with store.write() as session:
         forget(session, pile.items)
     return len(pile.items)
 
 
-def _files_of(kind: str, path: Path) -> Collection[Path]:
-    """A checkpoint's whole folder goes: an older one and its statement lie beside the one that is named."""
-    return (path.parent,) if kind == "checkpoints" and path.parent.name == "checkpoints" else (path,)
+class _Files:
+    """What lies under the keys of jobs, listed once: one question each would take minutes at an address."""
+
+    def __init__(self, sizes: dict[str, int]) -> None:
+        self._sizes = sizes
+        self._by_job: dict[str, list[str]] = defaultdict(list)
+        for key in sizes:
+            self._by_job[_job_part(key)].append(key)
+
+    def of(self, kind: str, items: Iterable[str]) -> Iterator[str]:
+        """The files that go with the items of a pile."""
+        for item in items:
+            if kind == "jobs":
+                yield from self._by_job[job_folder(item)]
+            elif kind == "checkpoints":  # an older one and both statements lie beside the one that is named
+                beside = item.rpartition("/")[0] + "/"
+                yield from sorted(key for key in self._by_job[_job_part(item)] if key.startswith(beside))
+            elif item in self._sizes:
+                yield item
+
+    def size(self, kind: str, items: Iterable[str]) -> int:
+        return sum(self._sizes[key] for key in self.of(kind, items))
 
 
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        if path.is_dir():
-            return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-        return path.stat().st_size
-    return 0
-
-
-def _delete(paths: Iterable[Path]) -> None:
-    for path in paths:
-        try:
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-            _drop_empty(path.parent)
-        except OSError as error:
-            raise UserError(f"cannot delete {path}: {error.strerror}") from error
-
-
-def _drop_empty(folder: Path) -> None:
-    """A job's folder goes with its last file."""
-    with suppress(OSError):
-        folder.rmdir()
+def _job_part(key: str) -> str:
+    """The part of a key that is its job's folder."""
+    return "/".join(key.split("/", 3)[:3])

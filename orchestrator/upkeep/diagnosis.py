@@ -8,6 +8,7 @@ from rich.console import Console
 from sqlalchemy import func, select
 
 from headcount.orchestrator import local_ray
+from headcount.orchestrator.artifacts.address import Artifacts
 from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.settings import Settings, load_settings
 from headcount.orchestrator.store import Store, open_store
@@ -29,9 +30,12 @@ def examine(ray_address: str | None) -> Iterator[Finding]:
     except UserError as error:
         yield Finding("wrong", "settings", str(error), "mend what is said, and look again")
         return
-    yield Finding("ok", "settings", f"home {settings.home}, artifacts {settings.artifacts}")
-    here = report(str(settings.home), str(settings.artifacts), "")
+    where = settings.artifacts_url or settings.artifacts
+    yield Finding("ok", "settings", f"home {settings.home}, artifacts {where}")
+    here = report(str(settings.home), str(settings.artifacts), None, "")
     yield from machine_findings("here", here)
+    if settings.artifacts_url is not None:
+        yield _address(settings.artifacts_url)
     try:
         store = open_store(settings)
     except UserError as error:
@@ -42,6 +46,14 @@ def examine(ray_address: str | None) -> Iterator[Finding]:
         yield _own_ray(settings)
     else:
         yield from examine_cluster(settings, store, ray_address, here)
+
+
+def _address(url: str) -> Finding:
+    try:
+        Artifacts(url).check()
+    except UserError as error:
+        return Finding("wrong", "artifacts", str(error), "look at the address, its keys and the network")
+    return Finding("ok", "artifacts", f"{url} answers")
 
 
 def store_findings(store: Store) -> Iterator[Finding]:

@@ -31,8 +31,10 @@ class NodeReport:
     """Fingerprints of those asked for that are there."""
 
 
-def report(home: str, artifacts: str, probe: str, fingerprints: tuple[str, ...] = ()) -> NodeReport:
-    """Look at this machine."""
+def report(
+    home: str, artifacts: str, url: str | None, probe: str, fingerprints: tuple[str, ...] = ()
+) -> NodeReport:
+    """Look at this machine. `url`: the artifacts' address, where they do not lie in a folder."""
     from headcount.trainer.config import NUMERICS
     from headcount.trainer.data.manifest import dataset_folder
 
@@ -45,9 +47,20 @@ def report(home: str, artifacts: str, probe: str, fingerprints: tuple[str, ...] 
         cards=cards,
         torch_problem=problem,
         free={"home": _free(Path(home)), "artifacts": _free(Path(artifacts))},
-        sees_probe=(Path(artifacts) / probe).exists(),
+        sees_probe=_sees(probe, artifacts, url),
         datasets=tuple(f for f in fingerprints if (dataset_folder(f, Path(home)) / "manifest.json").exists()),
     )
+
+
+def _sees(probe: str, artifacts: str, url: str | None) -> bool:
+    from headcount.orchestrator.artifacts.address import Artifacts, ArtifactsUnavailable
+
+    if url is None:
+        return (Path(artifacts) / probe).exists()
+    try:
+        return Artifacts(url).read(probe) is not None
+    except ArtifactsUnavailable:
+        return False
 
 
 def _version(package: str) -> str | None:

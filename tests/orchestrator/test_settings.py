@@ -47,7 +47,8 @@ def test_postgresql_is_reached_through_psycopg(
     [
         ("HEADCOUNT_DATABASE_URL", "mysql://me@host/db", "expected sqlite:///PATH or postgresql://"),
         ("HEADCOUNT_DATABASE_URL", "headcount.db", "expected sqlite:///PATH or postgresql://"),
-        ("HEADCOUNT_ARTIFACTS", "s3://bucket/x", "only folders are supported yet"),
+        ("HEADCOUNT_ARTIFACTS", "sfpt://host/x", r"unknown scheme 'sfpt'; did you mean 'sftp'\?"),
+        ("HEADCOUNT_ARTIFACTS", "gs://bucket/x", "needs a package: pip install 'gcsfs'"),
     ],
 )
 def test_an_address_of_another_kind_is_refused(
@@ -56,6 +57,16 @@ def test_an_address_of_another_kind_is_refused(
     monkeypatch.setenv(variable, value)
     with pytest.raises(UserError, match=message):
         load_settings()
+
+
+def test_artifacts_may_lie_at_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADCOUNT_ARTIFACTS", "s3://bucket/headcount")
+    settings = load_settings()
+    assert settings.artifacts_url == "s3://bucket/headcount"
+    assert settings.artifacts == tmp_path / "home" / "artifacts"
+    monkeypatch.setenv("HEADCOUNT_ARTIFACTS", f"file://{tmp_path}/shared")
+    assert load_settings().artifacts == tmp_path / "shared"
+    assert load_settings().artifacts_url is None
 
 
 def test_a_password_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +114,8 @@ def test_every_mistake_is_told_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         f"{config}: home should be text in quotes",
         "HEADCOUNT_DATABASE_URL and HEADCOUNT_DATABASE_URL_FILE are both set; keep one",
         f"cannot use {tmp_path}/file: not a folder; set HEADCOUNT_HOME to a folder that can be written",
-        "HEADCOUNT_ARTIFACTS=gopher://x: only folders are supported yet; give a path",
+        "HEADCOUNT_ARTIFACTS=gopher://x: unknown scheme 'gopher'; expected one of abfs, az, file, gs, hdfs, "
+        "s3, sftp, smb",
         "HEADCOUNT_DATABASE_URL begins with 'mysql'; expected sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE",
     ]
 

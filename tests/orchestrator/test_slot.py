@@ -5,25 +5,18 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from homes import write_text
+from jobs import all_events, small_work
 
 from headcount.orchestrator.output import MOST_BYTES, CappedOutput
 from headcount.orchestrator.slot import Slot
 from headcount.orchestrator.store.transitions import Work
-from headcount.trainer.config import fields_of, job_from_fields
-from headcount.trainer.data import prepare
 
 
 @pytest.fixture
 def work(tmp_path: Path) -> Work:
-    write_text(tmp_path / "text")
-    fields = {"data.text": [str(tmp_path / "text")], "train.steps": 20, "train.eval_every": 2}
-    config = job_from_fields({**fields, "train.eval_windows": 4})
-    fingerprint = prepare(config.data, tmp_path).fingerprint
-    return Work(1, "ab" * 32, 1, fields_of(config), 0, fingerprint, "jobs/ab/attempt-1.log")
+    return small_work(tmp_path)
 
 
 @pytest.fixture
@@ -32,7 +25,7 @@ def slot(tmp_path: Path) -> Slot:
 
 
 def test_a_job_tells_its_events_in_order_until_its_end(slot: Slot, work: Work) -> None:
-    records = _all_events(slot, work)
+    records = all_events(slot, work)
     kinds = [record["kind"] for record in records if record["kind"] != "progress"]
     assert kinds == ["started", *["evaluation"] * 11, *["artifact"] * 2, "checkpoint", "result", "ended"]
     assert records[-1] == {"kind": "ended", "cause": "finished", "message": None, "reusable": True}
@@ -40,7 +33,7 @@ def test_a_job_tells_its_events_in_order_until_its_end(slot: Slot, work: Work) -
 
 
 def test_events_are_kept_until_they_are_stored(slot: Slot, work: Work) -> None:
-    everything = _all_events(slot, work)
+    everything = all_events(slot, work)
     last = len(everything) - 1
     assert slot.events(1, last - 2, 0) == (last - 1, everything[-2:])
     assert slot.start(work, 0) == (last - 1, everything[-2:])  # the same attempt is not run twice
@@ -54,7 +47,7 @@ def test_a_stopped_job_leaves_a_checkpoint_and_the_next_attempt_goes_on_from_it(
     while not any(record.get("step", 0) > 0 for record in slot.events(1, -1, 1)[1]):
         time.sleep(0.02)
     slot.stop(1, "cancelled")
-    records = _all_events(slot, long)
+    records = all_events(slot, long)
     assert [record["kind"] for record in records[-2:]] == ["checkpoint", "ended"]
     assert (records[-1]["cause"], records[-1]["reusable"]) == ("cancelled", False)
     again = replace(long, attempt_id=2, number=2)
@@ -65,11 +58,11 @@ def test_a_stopped_job_leaves_a_checkpoint_and_the_next_attempt_goes_on_from_it(
 
 def test_what_cannot_be_trained_ends_with_its_cause(slot: Slot, work: Work) -> None:
     broken = replace(work, config={**work.config, "model.heads": 3})
-    [ended] = _all_events(slot, broken)
+    [ended] = all_events(slot, broken)
     assert (ended["cause"], ended["reusable"]) == ("user_error", False)
     assert ended["message"].startswith("model.heads: 3 does not divide model.d_model (64)")
     elsewhere = replace(work, attempt_id=2, fingerprint="cd" * 32)
-    [ended] = _all_events(slot, elsewhere)
+    [ended] = all_events(slot, elsewhere)
     assert ended["cause"] == "data_differs"
 
 
@@ -117,16 +110,3 @@ def test_output_is_caught_from_c_code_too_and_capped(tmp_path: Path) -> None:
     assert text.endswith(f"[output beyond {MOST_BYTES} bytes is dropped]\n")
     assert len(text) < MOST_BYTES + 200_000
     assert CappedOutput(log).full is False
-
-
-def _all_events(slot: Slot, work: Work) -> list[dict[str, Any]]:
-    """Everything an attempt tells, none of it acknowledged."""
-    slot.start(work, 0)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        first, records = slot.events(work.attempt_id, -1, 1)
-        assert first == 0
-        if records and records[-1]["kind"] == "ended":
-            return records
-        time.sleep(0.02)
-    raise AssertionError("the job did not end")

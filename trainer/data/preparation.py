@@ -35,7 +35,7 @@ def prepare(config: DataConfig, home: Path) -> Manifest:
     manifest = _prepare_text(config, home) if config.source in SOURCES else find_named(config.source, home)
     if manifest is None:
         raise FieldError("data.source", unknown_name(config.source, home))
-    _check_enough(manifest, config)
+    check_enough(manifest, config)
     return manifest
 
 
@@ -88,7 +88,8 @@ def _write_tokens(source: Source, folder: Path, cut_all: bool) -> Manifest:
     )
 
 
-def _check_enough(manifest: Manifest, config: DataConfig) -> None:
+def check_enough(manifest: Manifest, config: DataConfig) -> None:
+    """Raises `UserError` for text that is too short for one window of `config.context`."""
     for side, tokens in (("train", manifest.train_tokens), ("validation", manifest.validation_tokens)):
         if tokens <= config.context:
             size = "" if manifest.bytes is None else f" of {manifest.bytes} bytes"

@@ -81,13 +81,13 @@ def test_what_is_wrong_comes_with_its_mending(
 
 def test_this_machine_tells_what_it_has(tmp_path: Path) -> None:
     (tmp_path / "probe").write_text("x")
-    found = report(str(tmp_path / "not" / "there"), str(tmp_path), "probe", ("ab" * 32,))
+    found = report(str(tmp_path / "not" / "there"), str(tmp_path), None, "probe", ("ab" * 32,))
     assert found.numerics == NUMERICS
     assert found.versions["headcount"]
     assert found.sees_probe
     assert found.datasets == ()
     assert (found.free["home"] or 0) > 0
-    assert not report(str(tmp_path), str(tmp_path), "other").sees_probe
+    assert not report(str(tmp_path), str(tmp_path), None, "other").sees_probe
 
 
 def test_a_store_tells_who_schedules_and_what_keeps_jobs_from_starting(store: Store) -> None:
