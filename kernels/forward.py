@@ -103,7 +103,7 @@ class Forward:
         self.queries = folded.to(like.dtype)
         self.gating: Gating | None = None
         if delta is not None:
-            self.gating = Gating(delta, self.queries, self.tiles, eps, self.launch.merge_warps)
+            self.gating = Gating(delta, self.queries, self.tiles, eps, self.launch)
         # a token's row, here and in the deferred Σ p z, is padded to whole 64-byte lines
         self.row_stride = triton.cdiv(num_sources, 16) * 16
         self.inverse_rms = folded.new_empty(self.tokens, self.row_stride)

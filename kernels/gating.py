@@ -15,8 +15,8 @@ import triton
 from torch import Tensor
 
 from headcount.kernels.gate_kernels import gate_backward_kernel, gate_forward_kernel
-from headcount.kernels.launch import NORM_TOKENS
-from headcount.kernels.launching import on_device
+from headcount.kernels.launch import Launch
+from headcount.kernels.launching import on_device, sum_of_programs
 from headcount.kernels.tiles import LOG2E, Tiles
 
 
@@ -31,9 +31,9 @@ class DeltaForm(NamedTuple):
 class Gating:
     """The gates and null sources of one pass, and the sums over tokens of which their gradients are made."""
 
-    def __init__(self, delta: DeltaForm, queries: Tensor, tiles: Tiles, eps: float, warps: int) -> None:
+    def __init__(self, delta: DeltaForm, queries: Tensor, tiles: Tiles, eps: float, launch: Launch) -> None:
         """queries: [N, d] folded, in the sources' dtype."""
-        self.tiles, self.warps = tiles, warps
+        self.tiles, self.launch = tiles, launch
         self.gates = delta.gates.detach().contiguous()
         self.nulls = delta.nulls.detach().to(queries.dtype).contiguous()
         self.queries = queries.float().view(-1, tiles.H, tiles.DH)
@@ -59,7 +59,7 @@ class Gating:
                 site,
                 slot,
                 **self.tiles._asdict(),
-                num_warps=self.warps,
+                num_warps=self.launch.merge_warps,
             )
         return x
 
@@ -68,7 +68,7 @@ class Gating:
         if self.sums is None:
             self.sums = self.logits.new_zeros(len(self.nulls), self.tiles.D + 2 * self.tiles.H)
         tokens = len(grad)
-        programs = triton.cdiv(tokens, NORM_TOKENS)
+        programs = triton.cdiv(tokens, self.launch.norm_tokens)
         sums = self.logits.new_empty(programs, self.sums.shape[1])
         with on_device(grad):
             gate_backward_kernel[(programs,)](
@@ -84,11 +84,11 @@ class Gating:
                 site,
                 slot,
                 **self.tiles._asdict(),
-                TOKENS=NORM_TOKENS,
-                STAGES=2,
-                num_warps=self.warps,
+                TOKENS=self.launch.norm_tokens,
+                STAGES=3,
+                num_warps=self.launch.norm_warps,
             )
-        torch.sum(sums, 0, out=self.sums[site])
+        sum_of_programs(sums, self.sums[site])
 
     def gradients(self) -> tuple[Tensor, Tensor, Tensor]:
         """Of the folded queries [N, d] (to be added), the null sources [N, d] and the gates [N]."""

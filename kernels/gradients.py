@@ -7,8 +7,8 @@ import triton
 from torch import Tensor
 
 from headcount.kernels.block_kernels import deferred_kernel
-from headcount.kernels.launch import NORM_TOKENS, SITES_PADDED, dot_dtype
-from headcount.kernels.launching import aligned, launch_site_backward, on_device, table_of
+from headcount.kernels.launch import SITES_PADDED, dot_dtype
+from headcount.kernels.launching import aligned, launch_site_backward, on_device, sum_of_programs, table_of
 from headcount.kernels.norm_kernels import norm_backward_kernel
 from headcount.kernels.row_kernels import delta_kernel, finalise_kernel
 
@@ -69,7 +69,7 @@ class Gradients:
         mixture = fwd.kept[block][0][slot]
         grad = torch.zeros_like(mixture) if grad is None else aligned(grad.reshape(fwd.tokens, -1))
         of_mixture = torch.empty_like(mixture)
-        programs = triton.cdiv(fwd.tokens, NORM_TOKENS)
+        programs = triton.cdiv(fwd.tokens, fwd.launch.norm_tokens)
         of_weight = fwd.inverse_rms.new_empty(programs, fwd.tiles.D)
         with on_device(fwd.sources):
             norm_backward_kernel[(programs,)](
@@ -82,13 +82,13 @@ class Gradients:
                 fwd.tokens,
                 norm.eps,
                 **fwd.tiles._asdict(),
-                TOKENS=NORM_TOKENS,
-                STAGES=2,
-                num_warps=fwd.launch.finalise_warps,
+                TOKENS=fwd.launch.norm_tokens,
+                STAGES=3,
+                num_warps=fwd.launch.norm_warps,
             )
         self.has_delta.add(site)
         self.take(site, of_mixture)
-        return of_weight.sum(0).to(norm.weight.dtype)
+        return sum_of_programs(of_weight, torch.empty_like(norm.weight))
 
     def take_gated(self, site: int, grad: Tensor | None) -> None:
         """The gradient of what a site of the delta form read has arrived."""
@@ -237,6 +237,6 @@ class Gradients:
                 TMA=launch.tma,
                 num_warps=launch.block_warps,
             )
-        torch.sum(of_folded, 0, out=self.of_folded[sites.start : sites.stop])
+        sum_of_programs(of_folded, self.of_folded[sites.start : sites.stop])
         for site in sites:
             del self.of_sites[site]

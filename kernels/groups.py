@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 
 from headcount.kernels.group_kernels import group_backward_kernel, group_forward_kernel
-from headcount.kernels.launching import aligned, on_device, table_of
+from headcount.kernels.launching import aligned, on_device, sum_of_programs, table_of
 
 LARGEST_TILE = 16384  # groups · width, padded: more does not fit in a program's registers
 BACKWARD_TOKENS = 4
@@ -100,7 +100,9 @@ def _route_groups_backward(
             **_constants(groups, width),
         )
     # one source has weight 1 whatever the query: exactly zero, where the kernel would leave rounding
-    return grad_sources, grad_folded.sum(0) if len(sources) > 1 else torch.zeros_like(folded)
+    if len(sources) == 1:
+        return grad_sources, torch.zeros_like(folded)
+    return grad_sources, sum_of_programs(grad_folded, torch.empty_like(folded))
 
 
 @_route_groups_backward.register_fake

@@ -20,7 +20,6 @@ BLOCK_SITES = (
     8  # twice this many operand rows fill one matrix instruction; more sites would cost a second one
 )
 SITES_PADDED = 8  # the kernels' tiles have room for this many sites
-NORM_TOKENS = 8  # a program of a norm's backward takes
 LARGEST_TILED_HEAD = 512  # a wider tile of sources spills: measured slower than one site at a time
 
 
@@ -40,6 +39,8 @@ class Launch:
     merge_warps: int
     merge_stages: int
     finalise_warps: int
+    norm_warps: int
+    norm_tokens: int
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
         merge_warps=8 if tiles.D > 2048 else (2 if tiles.D > 512 and one_tile else 1),
         merge_stages=3,
         finalise_warps=8 if tiles.D > 2048 else (4 if tiles.D > 512 else 2),
+        norm_warps=max(1, min(8, tiles.D // 512)),
+        norm_tokens=8 if tokens >= 1 << 14 else 4,
     )
 
 

@@ -1,4 +1,6 @@
-"""What launching a kernel takes: its device, addresses of tensors, and one site's backward."""
+"""What launching a kernel takes: its device, addresses of tensors, sums of what programs left, and one site's
+backward.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from headcount.kernels.launch import site_launch_for
 from headcount.kernels.site_kernels import ADDRESSES, site_backward_kernel, table_kernel
+from headcount.kernels.sum_kernel import COLUMNS, sum_kernel
 from headcount.kernels.tiles import Tiles
 
 
@@ -38,6 +41,16 @@ def table_of(sources: Sequence[Tensor]) -> Tensor:
             some += some[:1] * (ADDRESSES - len(some))
             table_kernel[(1,)](table, first, len(addresses), *some, num_warps=1)
     return table
+
+
+def sum_of_programs(parts: Tensor, total: Tensor) -> Tensor:
+    """Add up parts [programs, ...] float32 into the contiguous `total` [...], of any dtype."""
+    columns = total.numel()
+    with on_device(parts):
+        sum_kernel[(triton.cdiv(columns, COLUMNS),)](
+            parts, total, len(parts), columns, ROWS=256, COLUMNS=COLUMNS, num_warps=8
+        )
+    return total
 
 
 def launch_site_backward(
@@ -75,4 +88,4 @@ def launch_site_backward(
             ACCUMULATE=accumulate,
             num_warps=launch.backward_warps,
         )
-    return of_query.sum(0)
+    return sum_of_programs(of_query, torch.empty_like(of_query[0]))
