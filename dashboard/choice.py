@@ -21,6 +21,7 @@ TABS = {
     "curves": "Curves",
     "speed": "Speed",
     "jobs": "Jobs",
+    "timeline": "Timeline",
     "plan": "Plan",
 }
 """The tabs of a sweep's page with their labels, the first by default."""

@@ -7,7 +7,9 @@ from headcount.dashboard.tabs.curves import curve_figures
 from headcount.dashboard.tabs.grid import grid_figures
 from headcount.dashboard.tabs.heads import head_figures, rate_figures
 from headcount.dashboard.tabs.paired import paired_figures
+from headcount.dashboard.tabs.plan import plan_figures
 from headcount.dashboard.tabs.speed import speed_figures
+from headcount.dashboard.tabs.timeline import timeline_figures
 from headcount.dashboard.tabs.view import View as View
 
 FIGURES: dict[str, Callable[[View], list[Figure]]] = {
@@ -17,5 +19,7 @@ FIGURES: dict[str, Callable[[View], list[Figure]]] = {
     "rates": rate_figures,
     "curves": curve_figures,
     "speed": speed_figures,
+    "timeline": timeline_figures,
+    "plan": plan_figures,
 }
 """Tab to its figures."""

@@ -18,7 +18,7 @@ def focused(page: Page) -> str:
 def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
     reached = []
-    for _ in range(25):
+    for _ in range(26):
         page.keyboard.press("Tab")
         reached.append(focused(page))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
@@ -38,6 +38,7 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "Curves",
         "Speed",
         "Jobs",
+        "Timeline",
         "Plan",
         "Delta",
         "Loss",

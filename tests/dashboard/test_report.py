@@ -62,6 +62,8 @@ def test_it_has_the_figures_of_both_measures(html: str) -> None:
         "rates-delta",
         "curves-delta",
         "speed",
+        "timeline",
+        "forecast",
     ]
 
 

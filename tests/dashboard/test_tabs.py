@@ -32,7 +32,16 @@ def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
 
 def test_a_sweep_of_one_rate_has_no_tab_of_rates(session: Session, client: TestClient) -> None:
     page = sweep_page(session, "head-count", {})
-    assert [tab.label for tab in page.tabs] == ["Heads", "Grid", "Paired", "Curves", "Speed", "Jobs", "Plan"]
+    assert [tab.label for tab in page.tabs] == [
+        "Heads",
+        "Grid",
+        "Paired",
+        "Curves",
+        "Speed",
+        "Jobs",
+        "Timeline",
+        "Plan",
+    ]
     answer = client.get("/sweeps/head-count?tab=rates")
     assert answer.status_code == 422
     assert "this page has no tab &#39;rates&#39;" in answer.text
@@ -103,7 +112,7 @@ def test_every_job_is_listed_with_its_page(session: Session, client: TestClient)
     assert shown == [job.id for job in jobs(session, "in-flight", limit=1000).jobs]
 
 
-@pytest.mark.parametrize("tab", ["rates", "curves", "speed", "jobs"])
+@pytest.mark.parametrize("tab", ["rates", "curves", "speed", "jobs", "timeline", "plan"])
 def test_the_files_that_a_tab_offers_are_there(tab: str, client: TestClient) -> None:
     page = client.get(f"/sweeps/in-flight?tab={tab}", follow_redirects=True)
     links = re.findall(r'href="(/api/v1/sweeps/[^"]+)"', page.text)
