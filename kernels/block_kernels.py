@@ -20,43 +20,103 @@ from headcount.kernels.tiles import LOG2E
 
 
 @triton.jit
-def load_tile(rows, m, c_a, c_b, DH: tl.constexpr, DB: tl.constexpr):
+def columns_of(DA: tl.constexpr, DB: tl.constexpr, SLICES: tl.constexpr):
+    """Column offsets in a head: of its main tile, by slice if it has several, and of its rest tile."""
+    if SLICES > 1:
+        width: tl.constexpr = DA // SLICES
+        c_a = tl.arange(0, SLICES)[:, None] * width + tl.arange(0, width)[None, :]
+    else:
+        c_a = tl.arange(0, DA)
+    return c_a, DA + tl.arange(0, DB if DB > 0 else 1)
+
+
+@triton.jit
+def addresses_of(rows, m, c, DH: tl.constexpr, SLICES: tl.constexpr):
+    """Addresses and mask of a tile: columns c of each row [n] that m [n] allows."""
+    if SLICES > 1:
+        addresses = rows[None, :, None] + c[:, None, :]
+        mask = m[None, :, None] & (c < DH)[:, None, :]
+    else:
+        addresses = rows[:, None] + c[None, :]
+        mask = m[:, None] & (c[None, :] < DH)
+    return addresses, mask
+
+
+@triton.jit
+def load_tile(rows, m, c_a, c_b, DH: tl.constexpr, DB: tl.constexpr, SLICES: tl.constexpr):
     """One head's slice of each row [n], as the tiles [n, DA] and [n, DB]; zero where m [n] is false."""
-    a = tl.load(rows[:, None] + c_a[None, :], mask=m[:, None] & (c_a[None, :] < DH), other=0.0)
+    addresses, mask = addresses_of(rows, m, c_a, DH, SLICES)
+    a = tl.load(addresses, mask=mask, other=0.0)
     if DB > 0:
-        b = tl.load(rows[:, None] + c_b[None, :], mask=m[:, None] & (c_b[None, :] < DH), other=0.0)
+        addresses, mask = addresses_of(rows, m, c_b, DH, 1)
+        b = tl.load(addresses, mask=mask, other=0.0)
     else:
         b = a
     return a, b
 
 
 @triton.jit
-def store_tile(rows, a, b, m, c_a, c_b, DH: tl.constexpr, DB: tl.constexpr):
+def store_tile(rows, a, b, m, c_a, c_b, DH: tl.constexpr, DB: tl.constexpr, SLICES: tl.constexpr):
     dtype = rows.dtype.element_ty
-    tl.store(rows[:, None] + c_a[None, :], a.to(dtype), mask=m[:, None] & (c_a[None, :] < DH))
+    addresses, mask = addresses_of(rows, m, c_a, DH, SLICES)
+    tl.store(addresses, a.to(dtype), mask=mask)
     if DB > 0:
-        tl.store(rows[:, None] + c_b[None, :], b.to(dtype), mask=m[:, None] & (c_b[None, :] < DH))
+        addresses, mask = addresses_of(rows, m, c_b, DH, 1)
+        tl.store(addresses, b.to(dtype), mask=mask)
 
 
 @triton.jit
-def load_chunk(P, P_A, P_B, rows, m, i_0, column, c_a, c_b, DA, DH, DB, TMA: tl.constexpr):
+def load_chunk(P, P_A, P_B, rows, m, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA: tl.constexpr):
     """A tile of sources from i_0 on, at one token and head."""
     if TMA:
-        a = P_A.load([i_0, column])
+        a = P_A.load([column // (DA // SLICES), i_0, 0]) if SLICES > 1 else P_A.load([i_0, column])
         b = P_B.load([i_0, column + DA]) if DB > 0 else a
     else:
-        a, b = load_tile(P + rows, m, c_a, c_b, DH, DB)
+        a, b = load_tile(P + rows, m, c_a, c_b, DH, DB, SLICES)
     return a, b
 
 
 @triton.jit
-def store_chunk(P, P_A, P_B, a, b, rows, m, i_0, column, c_a, c_b, DA, DH, DB, TMA: tl.constexpr):
+def store_chunk(P, P_A, P_B, a, b, rows, m, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA: tl.constexpr):
     if TMA:
-        P_A.store([i_0, column], a.to(P_A.dtype))
+        if SLICES > 1:
+            P_A.store([column // (DA // SLICES), i_0, 0], a.to(P_A.dtype))
+        else:
+            P_A.store([i_0, column], a.to(P_A.dtype))
         if DB > 0:
             P_B.store([i_0, column + DA], b.to(P_B.dtype))
     else:
-        store_tile(P + rows, a, b, m, c_a, c_b, DH, DB)
+        store_tile(P + rows, a, b, m, c_a, c_b, DH, DB, SLICES)
+
+
+@triton.jit
+def turned(tile, SLICES: tl.constexpr):
+    return tl.permute(tile, (0, 2, 1)) if SLICES > 1 else tl.trans(tile)
+
+
+@triton.jit
+def for_slices(tile, SLICES: tl.constexpr):
+    """The same tile for each slice."""
+    if SLICES > 1:
+        tile = tl.broadcast_to(tile[None, :, :], [SLICES, tile.shape[0], tile.shape[1]])
+    return tile
+
+
+@triton.jit
+def over_slices(tile, SLICES: tl.constexpr):
+    """The sum of the slices' parts."""
+    return tl.sum(tile, 0) if SLICES > 1 else tile
+
+
+@triton.jit
+def no_sums(DA: tl.constexpr, SP: tl.constexpr, SLICES: tl.constexpr):
+    """A main tile of zeros [DA, SP], by slice."""
+    if SLICES > 1:
+        width: tl.constexpr = DA // SLICES
+        sums = tl.zeros([SLICES, width, SP], tl.float32)
+    else:
+        sums = tl.zeros([DA, SP], tl.float32)
+    return sums
 
 
 @triton.jit(do_not_specialize=["T", "i_site", "num_sites", "num_old"])
@@ -81,6 +141,7 @@ def partial_kernel(
     SP: tl.constexpr,
     CHUNK: tl.constexpr,
     TOKENS: tl.constexpr,
+    SLICES: tl.constexpr,
     STAGES: tl.constexpr,
     DOT: tl.constexpr,
     TMA: tl.constexpr,
@@ -93,14 +154,13 @@ def partial_kernel(
     i_first = tl.program_id(0) // H * TOKENS
     o_s = tl.arange(0, SP)
     m_s = o_s < num_sites
-    c_a = tl.arange(0, DA)
-    c_b = DA + tl.arange(0, DB if DB > 0 else 1)
-    w_a, w_b = load_tile(W + (i_site + o_s) * D + i_h * DH, m_s, c_a, c_b, DH, DB)
-    w_a = tl.trans(w_a.to(DOT))
+    c_a, c_b = columns_of(DA, DB, SLICES)
+    w_a, w_b = load_tile(W + (i_site + o_s) * D + i_h * DH, m_s, c_a, c_b, DH, DB, SLICES)
+    w_a = turned(w_a.to(DOT), SLICES)
     w_b = tl.trans(w_b.to(DOT))
     m = tl.full([SP], float("-inf"), tl.float32)
     s = tl.zeros([SP], tl.float32)
-    acc_a = tl.zeros([DA, SP], tl.float32)
+    acc_a = no_sums(DA, SP, SLICES)
     acc_b = tl.zeros([DB if DB > 0 else 1, SP], tl.float32)
     num_chunks = tl.cdiv(num_old, CHUNK)
     for j in tl.range(0, tl.minimum(TOKENS, T - i_first) * num_chunks, num_stages=STAGES):
@@ -110,10 +170,10 @@ def partial_kernel(
         o_i = i_0 + tl.arange(0, CHUNK)
         m_i = o_i < num_old
         rows = (o_i.to(tl.int64) * T + i_t) * D + i_h * DH
-        v_a, v_b = load_chunk(V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, DA, DH, DB, TMA)
+        v_a, v_b = load_chunk(V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA)
         v_a = v_a.to(DOT)
         r = tl.load(R + i_t * RS + o_i, mask=m_i, other=0.0) * LOG2E
-        z = tl.dot(v_a, w_a, input_precision="ieee")
+        z = over_slices(tl.dot(v_a, w_a, input_precision="ieee"), SLICES)
         if DB > 0:
             v_b = v_b.to(DOT)
             z = tl.dot(v_b, w_b, z, input_precision="ieee")
@@ -124,7 +184,9 @@ def partial_kernel(
         scale = tl.exp2(m - m_new)
         s = s * scale + tl.sum(p, 0)
         p = p.to(DOT)
-        acc_a = tl.dot(tl.trans(v_a), p, acc_a * scale[None, :], input_precision="ieee")
+        acc_a = tl.dot(
+            turned(v_a, SLICES), for_slices(p, SLICES), acc_a * scale[None, :], input_precision="ieee"
+        )
         if DB > 0:
             acc_b = tl.dot(tl.trans(v_b), p, acc_b * scale[None, :], input_precision="ieee")
         m = m_new
@@ -132,7 +194,8 @@ def partial_kernel(
             norm = (1.0 / s)[None, :]
             o_site = o_s.to(tl.int64) * T + i_t
             out = OUT + o_site * D + i_h * DH
-            store_tile(out, tl.trans(acc_a * norm), tl.trans(acc_b * norm), m_s, c_a, c_b, DH, DB)
+            out_a = turned(acc_a * norm, SLICES)
+            store_tile(out, out_a, tl.trans(acc_b * norm), m_s, c_a, c_b, DH, DB, SLICES)
             tl.store(LSE + o_site * H + i_h, m + tl.log2(s), mask=m_s)
 
 
@@ -177,6 +240,7 @@ def deferred_kernel(
     SP: tl.constexpr,
     CHUNK: tl.constexpr,
     TOKENS: tl.constexpr,
+    SLICES: tl.constexpr,
     STAGES: tl.constexpr,
     DOT: tl.constexpr,
     HAS_OLD: tl.constexpr,
@@ -198,8 +262,7 @@ def deferred_kernel(
     o_2 = tl.arange(0, 2 * SP)
     o_slot = o_2 % SP
     is_g = o_2 >= SP
-    c_a = tl.arange(0, DA)
-    c_b = DA + tl.arange(0, DB if DB > 0 else 1)
+    c_a, c_b = columns_of(DA, DB, SLICES)
     address = tl.where(o_slot == 1, g1, g0)
     address = tl.where(o_slot == 2, g2, address)
     address = tl.where(o_slot == 3, g3, address)
@@ -209,7 +272,7 @@ def deferred_kernel(
     address = tl.where(o_slot == 7, g7, address)
     g_rows = tl.multiple_of(address.to(tl.int64).to(tl.pointer_type(V.dtype.element_ty)), 16)
     wg_rows = tl.where(is_g, g_rows, W + (i_site + o_slot) * D) + i_h * DH
-    dw_a = tl.zeros([DA, SP], tl.float32)
+    dw_a = no_sums(DA, SP, SLICES)
     dw_b = tl.zeros([DB if DB > 0 else 1, SP], tl.float32)
     if GATED:
         gate = tl.load(GATES + i_site + o_s, mask=m_s, other=0.0)[None, :]
@@ -225,20 +288,22 @@ def deferred_kernel(
         # loaded again for each chunk, from the nearest cache: kept over chunks it would have to stay in
         # registers
         of_token = tl.where(is_g, i_t.to(tl.int64) * D, 0)
-        wg_a, wg_b = load_tile(wg_rows + of_token, o_slot < num_sites, c_a, c_b, DH, DB)
+        wg_a, wg_b = load_tile(wg_rows + of_token, o_slot < num_sites, c_a, c_b, DH, DB, SLICES)
         wg_a = wg_a.to(DOT)
         wg_b = wg_b.to(DOT)
         o_site = (o_s.to(tl.int64) * T + i_t) * H + i_h
         lse = tl.load(LSE + o_site, mask=m_s, other=float("inf"))
         delta = tl.load(DELTA + o_site, mask=m_s, other=0.0)
-        v_a, v_b = load_chunk(V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, DA, DH, DB, TMA)
+        v_a, v_b = load_chunk(V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA)
         v_a = v_a.to(DOT)
         p_c = C + (i_t.to(tl.int64) * H + i_h) * RS + o_i
         if ACCUMULATE:
-            old_a, old_b = load_chunk(DV, DV_A, DV_B, rows, m_old, i_0, column, c_a, c_b, DA, DH, DB, TMA)
+            old_a, old_b = load_chunk(
+                DV, DV_A, DV_B, rows, m_old, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA
+            )
             old_c = tl.load(p_c, mask=m_old, other=0.0)
         r = tl.load(R + i_t * RS + o_i, mask=m_i, other=0.0)
-        ze = tl.dot(v_a, tl.trans(wg_a), input_precision="ieee")
+        ze = over_slices(tl.dot(v_a, turned(wg_a, SLICES), input_precision="ieee"), SLICES)
         if DB > 0:
             v_b = v_b.to(DOT)
             ze = tl.dot(v_b, tl.trans(wg_b), ze, input_precision="ieee")
@@ -255,11 +320,11 @@ def deferred_kernel(
             a *= gate
         pa = tl.reshape(tl.permute(tl.join(p, a), (0, 2, 1)), [CHUNK, 2 * SP]).to(DOT)
         p = p.to(DOT)
-        dw_a = tl.dot(tl.trans(v_a), p, dw_a, input_precision="ieee")
+        dw_a = tl.dot(turned(v_a, SLICES), for_slices(p, SLICES), dw_a, input_precision="ieee")
         if DB > 0:
             dw_b = tl.dot(tl.trans(v_b), p, dw_b, input_precision="ieee")
         if HAS_OLD:
-            dv_a = tl.dot(pa, wg_a, input_precision="ieee")
+            dv_a = tl.dot(for_slices(pa, SLICES), wg_a, input_precision="ieee")
             dv_b = dv_a
             if DB > 0:
                 dv_b = tl.dot(pa, wg_b, input_precision="ieee")
@@ -268,7 +333,9 @@ def deferred_kernel(
                 if DB > 0:
                     dv_b += old_b.to(tl.float32)
                 c += old_c
-            store_chunk(DV, DV_A, DV_B, dv_a, dv_b, rows, m_old, i_0, column, c_a, c_b, DA, DH, DB, TMA)
+            store_chunk(
+                DV, DV_A, DV_B, dv_a, dv_b, rows, m_old, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA
+            )
             tl.store(p_c, c, mask=m_old)
     dw_rows = DW + (i_p * num_sites + o_s).to(tl.int64) * D + i_h * DH
-    store_tile(dw_rows, tl.trans(dw_a), tl.trans(dw_b), m_s, c_a, c_b, DH, DB)
+    store_tile(dw_rows, turned(dw_a, SLICES), tl.trans(dw_b), m_s, c_a, c_b, DH, DB, SLICES)

@@ -44,7 +44,7 @@ class DeltaHistory(Turns):
     ) -> None:
         """queries, key_weights, nulls: [N, d], or N vectors [d], one a sublayer; gates: [N, 1], or N of [1].
         block_size: how many sublayers' outputs are summed into one source. The rest as in `DepthHistory`;
-        heads wider than 512, and float32 on a GPU, are read one site at a time (`fused`).
+        heads too wide for a tile (`launch.py`), and float32 on a GPU, are read one site at a time (`fused`).
 
         Raises ValueError naming the argument that does not fit.
         """

@@ -196,6 +196,7 @@ class Forward:
             SP=SITES_PADDED,
             CHUNK=launch.chunk,
             TOKENS=launch.partial_tokens,
+            SLICES=launch.slices,
             STAGES=launch.partial_stages,
             DOT=dot_dtype(out.dtype),
             TMA=launch.tma,
@@ -251,8 +252,13 @@ class Forward:
         if not self.launch.tma or num_sources == 0:
             return None, None
         rows = buffer.view(len(buffer), -1)[:num_sources]
+        chunk, slices = self.launch.chunk, self.launch.slices
+        if slices > 1:
+            width = self.tiles.DA // slices
+            by_slice = rows.view(num_sources, -1, width).transpose(0, 1)
+            return TensorDescriptor.from_tensor(by_slice, [slices, chunk, width]), None
         main, rest = (
-            TensorDescriptor.from_tensor(rows, [self.launch.chunk, width]) if width else None
+            TensorDescriptor.from_tensor(rows, [chunk, width]) if width else None
             for width in (self.tiles.DA, self.tiles.DB)
         )
         return main, rest

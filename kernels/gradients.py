@@ -229,6 +229,7 @@ class Gradients:
                 SP=SITES_PADDED,
                 CHUNK=launch.chunk,
                 TOKENS=launch.deferred_tokens,
+                SLICES=launch.slices,
                 STAGES=launch.deferred_stages,
                 DOT=dot_dtype(fwd.sources.dtype),
                 HAS_OLD=block.num_old > 0,

@@ -20,7 +20,9 @@ BLOCK_SITES = (
     8  # twice this many operand rows fill one matrix instruction; more sites would cost a second one
 )
 SITES_PADDED = 8  # the kernels' tiles have room for this many sites
-LARGEST_TILED_HEAD = 512  # a wider tile of sources spills: measured slower than one site at a time
+SLICE = 128  # of a head's width, as much as the registers of a warp hold of a tile of sources
+SLICED_HEADS = (256, 512, 1024)  # 8 warps take all registers of a multiprocessor
+LARGEST_TILED_HEAD = 512  # of other widths; a wider tile spills: measured slower than one site at a time
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Launch:
     deferred_tokens: int
     deferred_stages: int
     block_warps: int
+    slices: int  # of a head's width, one a warp
     merge_warps: int
     merge_stages: int
     finalise_warps: int
@@ -69,7 +72,8 @@ def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
         # a program holds a warp scheduler's registers, so fewer tokens each where one wave would not be full
         deferred_tokens=32 if tokens * tiles.H >= 1 << 15 else 16,
         deferred_stages=2,
-        block_warps=max(1, min(8, head_width // 128)),
+        block_warps=max(1, min(8, head_width // SLICE)),
+        slices=head_width // SLICE if tiles.DH in SLICED_HEADS else 1,
         merge_warps=8 if tiles.D > 2048 else (2 if tiles.D > 512 and one_tile else 1),
         merge_stages=3,
         finalise_warps=8 if tiles.D > 2048 else (4 if tiles.D > 512 else 2),
@@ -82,7 +86,8 @@ def one_site_at_a_time(tiles: Tiles, sources: Tensor) -> bool:
     """Whether the block kernels would be slower: heads too wide for a tile, or float32, which has no exact
     matrix instructions.
     """
-    return tiles.DA + tiles.DB > LARGEST_TILED_HEAD or (sources.is_cuda and sources.dtype == torch.float32)
+    too_wide = tiles.DH not in SLICED_HEADS and tiles.DA + tiles.DB > LARGEST_TILED_HEAD
+    return too_wide or (sources.is_cuda and sources.dtype == torch.float32)
 
 
 def site_launch_for(tiles: Tiles) -> SiteLaunch:

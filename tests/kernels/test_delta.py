@@ -26,7 +26,8 @@ GPU_CASES = [
     (130, 1024, 8, 24, 1, BF16),
     (65, 1280, 8, 36, 4, BF16),
     (37, 4096, 8, 65, 8, BF16),
-    (16, 1024, 1, 10, 4, BF16),  # heads too wide for a tile: site by site
+    (16, 1024, 1, 10, 4, BF16),
+    (16, 2048, 1, 10, 4, BF16),  # heads too wide for a tile: site by site
     (16, 512, 4, 20, 2, FP32),  # site by site, for its products
 ]
 
@@ -185,7 +186,7 @@ def test_sites_between_two_sources_are_cut_evenly():
 
 
 def test_heads_too_wide_for_a_tile_are_read_site_by_site():
-    source = torch.ones(2, 2048, device=DEVICE, dtype=BF16)
+    source = torch.ones(2, 4096, device=DEVICE, dtype=BF16)
     assert choose_for_delta("auto", source, heads=2).implementation == ("fused" if GPU else "reference")
     assert choose_for_delta("two_phase", source, heads=4).implementation == "two_phase"
     with pytest.raises(ValueError, match=r"'two_phase' cannot run: .* each site is read by itself"):

@@ -45,7 +45,9 @@ GPU_CASES = [
     Case(33, 1280, 8, 73, BF16),
     Case(16, 4096, 32, 20, BF16),
     Case(16, 1024, 8, 20, FP32, peaked=8.0),
-    Case(65, 1024, 4, 20, BF16),
+    Case(65, 1024, 4, 20, BF16),  # heads in slices: 2, 4 and 8
+    Case(130, 1024, 2, 20, BF16),
+    Case(130, 1024, 1, 30, BF16),
     Case(9, 1000, 5, 12, BF16),
     Case(15, 120, 3, 33, FP16),
     Case(40, 768, 6, 30, FP16),
@@ -182,11 +184,22 @@ def test_one_site_at_a_time_gives_the_same_to_rounding():
         assert error(a, b.double()) < 4e-6
 
 
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.skipif(GPU, reason="the cases have wide heads there")
+def test_a_head_in_slices_gives_the_same_to_rounding():
+    case = Case(2, 64, 2, 10)
+    ours, usual = (whole_model(case, slices=slices) for slices in (2, 1))
+    for a, b in zip(ours.outputs + ours.gradients, usual.outputs + usual.gradients, strict=True):
+        assert error(a, b.double()) < 4e-6
+
+
 @pytest.mark.skipif(GPU and torch.cuda.get_device_capability() < (9, 0), reason="TMA needs a Hopper card")
-@pytest.mark.parametrize("head_width", [160, 128] if GPU else [24])
-def test_tiles_through_tma_are_those_through_pointers_bit_by_bit(head_width):
+@pytest.mark.parametrize(
+    ("head_width", "slices"), [(160, 1), (128, 1), (512, 4)] if GPU else [(24, 1), (32, 2)]
+)
+def test_tiles_through_tma_are_those_through_pointers_bit_by_bit(head_width, slices):
     case = Case(21, 2 * head_width, 2, 20, BF16) if GPU else Case(2, head_width, 1, 9)
-    ours, usual = (whole_model(case, one_site=False, tma=tma) for tma in (True, False))
+    ours, usual = (whole_model(case, one_site=False, tma=tma, slices=slices) for tma in (True, False))
     for a, b in zip(ours.outputs + ours.gradients, usual.outputs + usual.gradients, strict=True):
         assert torch.equal(a, b)
 
