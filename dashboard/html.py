@@ -5,12 +5,18 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from headcount.api.results import CellView, SeedResult
+from headcount.api.results.compare import Difference
+from headcount.api.results.tables import ESTIMATOR
 from headcount.dashboard import text
+from headcount.dashboard.compare_cells import MOST_CELLS
+from headcount.dashboard.compare_page import ComparePage
+from headcount.dashboard.compare_sweeps import MOST_SWEEPS
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.rendering import render
 from headcount.dashboard.sweep_list import SORTS, STATES, SweepsPage
 from headcount.dashboard.sweep_page import SweepPage
 from headcount.dashboard.tabs.paired import METHODS
+from headcount.sweeps.statistics import PairedDelta
 
 
 def sweeps_html(page: SweepsPage) -> str:
@@ -21,6 +27,20 @@ def sweeps_html(page: SweepsPage) -> str:
 def sweep_html(page: SweepPage) -> str:
     """One sweep."""
     return render("sweep.html", live=True, **sweep_values(page))
+
+
+def compare_html(page: ComparePage) -> str:
+    """Sweeps or cells side by side."""
+    most = {"sweep": MOST_SWEEPS, "cell": MOST_CELLS}
+    return render(
+        "compare.html", page=page, most=most, cell_name=text.cell_name, estimator=ESTIMATOR, pairs=_pairs
+    )
+
+
+def _pairs(difference: Difference) -> str:
+    if isinstance(difference, PairedDelta):
+        return str(difference.n)
+    return f"none: {difference.n_treatment} and {difference.n_control}"
 
 
 def job_html(session: Session, job_id: str) -> str:

@@ -11,9 +11,11 @@ from headcount.api.answering import of_sweep
 from headcount.api.app import create_app
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
-from headcount.dashboard import login, submit
+from headcount.dashboard import compare_page, login, submit
+from headcount.dashboard.compare_cells import cells_page
+from headcount.dashboard.compare_sweeps import sweeps_page
 from headcount.dashboard.errors import install_pages
-from headcount.dashboard.html import job_html, sweep_html, sweeps_html
+from headcount.dashboard.html import compare_html, job_html, sweep_html, sweeps_html
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.shared import complete, page
 from headcount.dashboard.static_files import Static
@@ -48,6 +50,19 @@ async def get_sweep_page(request: Request, sweep: str) -> Response:
         return sweep_html(made)
 
     return await page(request, of_sweep(sweep), make)
+
+
+@router.get("/compare", openapi_extra=needs("read"))
+async def get_compare_page(request: Request) -> Response:
+    """Sweeps or cells side by side."""
+
+    def make(session: Session) -> str:
+        wish = compare_page.asked(request.query_params.multi_items())
+        made = cells_page(session, wish) if wish.cells else sweeps_page(session, wish)
+        complete(request, made.query())
+        return compare_html(made)
+
+    return await page(request, sweeps_version, make)
 
 
 @router.get("/jobs/{job}", openapi_extra=needs("read"))
