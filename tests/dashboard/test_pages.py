@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import list_sweeps
 from headcount.api.security import scope_of
-from headcount.dashboard import text
+from headcount.dashboard import submit, text
 from headcount.dashboard.pages import create_service, router
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
@@ -63,11 +63,18 @@ def page(client: TestClient, path: str) -> str:
     return response.text
 
 
-def test_every_page_declares_the_read_scope() -> None:
-    assert [(route.path, scope_of(route)) for route in router.routes] == [
-        ("/", "read"),
-        ("/sweeps/{sweep:path}", "read"),
-        ("/jobs/{job}", "read"),
+def test_every_page_declares_its_scope() -> None:
+    declared = [
+        (route.path, *sorted(route.methods), scope_of(route))
+        for route in (*router.routes, *submit.router.routes)
+    ]
+    assert declared == [
+        ("/", "GET", "read"),
+        ("/sweeps/{sweep:path}", "GET", "read"),
+        ("/compare", "GET", "read"),
+        ("/jobs/{job}", "GET", "read"),
+        ("/submit", "GET", "read"),
+        ("/submit", "POST", "submit"),
     ]
 
 
