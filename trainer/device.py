@@ -15,8 +15,12 @@ from headcount.trainer.execution import Execution
 
 
 def choose_device(config: JobConfig, execution: Execution) -> torch.device:
-    """Raises `UserError` where the machine lacks the device or the device lacks the job's precision."""
+    """Raises `UserError` where the machine lacks the devices or the device lacks the job's precision."""
     available = torch.cuda.is_available()
+    if execution.gpus > 1 and execution.device != "cpu" and execution.gpus > torch.cuda.device_count():
+        raise UserError(
+            f"{execution.gpus} GPUs were asked for, but PyTorch finds {torch.cuda.device_count() or 'none'}"
+        )
     if execution.device == "cuda" and not available:
         raise UserError("device cuda was asked for, but PyTorch finds no GPU; use auto or cpu")
     if execution.device == "cpu" or not available:
@@ -37,6 +41,7 @@ def describe(
         "instructions": None if on_gpu else torch.backends.cpu.get_cpu_capability(),
         "threads": execution.threads,
         "micro_batch": micro_batch,
+        **({"gpus": execution.gpus} if execution.gpus > 1 else {}),
         "routing": routing,
         "exact": execution.exact,
         "headcount": __version__,

@@ -25,6 +25,9 @@ class Execution:
     """`auto` is the GPU where there is one."""
     threads: int = 1
     """On the CPU."""
+    gpus: int = 1
+    """Each with a process of its own, which takes an equal part of every update's windows (`trainer.team`);
+    with `device="cpu"`, processes."""
     checkpoint_seconds: float = 300.0
     """Training time between checkpoints; one more is written at the end, and when the job is stopped."""
     micro_batch: int | None = None
@@ -43,15 +46,15 @@ def batch_windows(config: JobConfig) -> int:
     return config.train.batch_tokens // config.data.context
 
 
-def micro_batch_rule(config: JobConfig, card_bytes: float | None = None) -> int:
-    """Windows of one pass: the largest equal part of the batch with at most 16,384 tokens whose activations
-    fit half of what the weights and their optimizer leave of the card; at least one.
+def micro_batch_rule(config: JobConfig, card_bytes: float | None = None, gpus: int = 1) -> int:
+    """Windows of one pass: the largest equal part of a GPU's share of the batch with at most 16,384 tokens
+    whose activations fit half of what the weights and their optimizer leave of the card; at least one.
 
     `card_bytes`: the memory of the card, by the class in `CARDS` that it belongs to; none on the CPU and
     where no card is chosen yet. Never free memory, which would change bits from one attempt to the next, nor
     the residual stream, so that treatment and control round alike: the other half is for what streams keep.
     """
-    windows = batch_windows(config)
+    windows = batch_windows(config) // gpus
     tokens = _MOST_TOKENS
     if card_bytes is not None:
         card = max((size for size in CARDS if size <= card_bytes / 1e9), default=0)

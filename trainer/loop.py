@@ -1,11 +1,10 @@
 """One job, from its configuration to its result: a generator of plain events."""
 
-import gc
 import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -35,6 +34,7 @@ from headcount.trainer.schedule import learning_rate
 from headcount.trainer.speed import Speed, bits_per_byte, utilisation
 from headcount.trainer.step import updater_for
 from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
+from headcount.trainer.team import Team
 
 log = logging.getLogger(__name__)
 
@@ -66,12 +66,16 @@ def train(
     """
     with exact_mode(execution):
         attempt = _Attempt(config, dataset, folder, execution)
-        events = attempt.start()
-    yield from events
-    while not attempt.ended:
+    try:
         with exact_mode(execution):
-            events = attempt.advance(stop)
+            events = attempt.start()
         yield from events
+        while not attempt.ended:
+            with exact_mode(execution):
+                events = attempt.advance(stop)
+            yield from events
+    finally:
+        attempt.close()
 
 
 class _Attempt:
@@ -86,8 +90,12 @@ class _Attempt:
         self.folder = JobFolder(folder, config, dataset.manifest.fingerprint) if folder else None
         self.device = choose_device(config, execution)
         reset_peak_memory(self.device)
-        self.pass_windows = micro_batch_rule(config, card_memory(self.device))
-        self.micro_batch = execution.micro_batch or self.pass_windows
+        card, gpus = card_memory(self.device), execution.gpus
+        self.pass_windows = micro_batch_rule(config, card)
+        self.micro_batch = execution.micro_batch or micro_batch_rule(config, card, gpus)
+        self.team = (
+            Team(config, dataset, folder, execution, self.micro_batch, self.device) if gpus > 1 else None
+        )
         self.model = Transformer(config.model, config.data.context, config.seed, self.device)
         self.model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
         self.updater = updater_for(self.model, config, execution, self.micro_batch)
@@ -106,8 +114,14 @@ class _Attempt:
         self.save_seconds = 0.0
         self.ended = False
 
+    def close(self) -> None:
+        if self.team is not None:
+            self.team.close()
+
     def start(self) -> list[Event]:
         """Go on from a checkpoint, or evaluate before the first update."""
+        if self.team is not None:
+            self.team.join()
         state = self.folder.load() if self.folder else None
         self.step = self.saved_step = state["step"] if state else 0
         source = torch.empty(1, self.config.model.d_model, dtype=self.model.compute_dtype, device=self.device)
@@ -127,17 +141,16 @@ class _Attempt:
         """Update until there is something to tell, or until `stop` asks for the end."""
         began, before = time.perf_counter(), self.step
         progress = save = False
-        with _no_garbage_collection():
-            while not (stopped := stop()):
-                self._update()
-                now = time.perf_counter()
-                progress = now - self.told_at >= PROGRESS_SECONDS
-                save = now - self.saved_at >= self._save_interval()
-                if progress or save or self._is_due() or self.speed.is_unknown:
-                    break
-                if len(self.unread) == MOST_UNREAD and self._diverged():
-                    break
-            diverged = self._diverged()
+        while not (stopped := stop()):
+            self._update()
+            now = time.perf_counter()
+            progress = now - self.told_at >= PROGRESS_SECONDS
+            save = now - self.saved_at >= self._save_interval()
+            if progress or save or self._is_due() or self.speed.is_unknown:
+                break
+            if len(self.unread) == MOST_UNREAD and self._diverged():
+                break
+        diverged = self._diverged()
         if self.step > before:
             tokens = (self.step - before) * self.config.train.batch_tokens
             self.speed.add(tokens, time.perf_counter() - began, since_start=time.perf_counter() - self.began)
@@ -164,7 +177,10 @@ class _Attempt:
         train, data = self.config.train, self.config.data
         windows = self.dataset.batch(self.config.seed, self.step, batch_windows(self.config), data.context)
         rate = learning_rate(train, self.step)
-        loss, self.gradient_norm = self.updater.update(torch.from_numpy(windows), rate)
+        own = torch.from_numpy(windows)
+        if self.team is not None:
+            own = self.team.begin_update(self.step, rate, own)
+        loss, self.gradient_norm = self.updater.update(own, rate)
         if self.average is not None:
             self.average.update()
         self.unread.append(loss)
@@ -239,6 +255,8 @@ class _Attempt:
 
     def _restore(self, state: State) -> None:
         self.updater.restore(state)
+        if self.team is not None:
+            self.team.restore()
         if self.average is not None:
             self.average.restore(state["average"])
         self.watch.restore(state["watch"])
@@ -263,7 +281,7 @@ class _Attempt:
             "peak_memory_bytes": peak_memory_bytes(self.device),
             "parameters": float(sum(p.numel() for p in self.model.parameters())),
             **self.speed.measurements(self.config.train.batch_tokens),
-            "mfu": utilisation(self.config, self.speed.tokens_per_second, self.device),
+            "mfu": utilisation(self.config, self.speed.tokens_per_second, self.device, self.execution.gpus),
             "bits_per_byte": bits_per_byte(mean, self.dataset.manifest.bytes_per_token),
             "recovered_spikes": float(self.watch.recovered),
         }
@@ -271,15 +289,3 @@ class _Attempt:
             entropy = self.curves.routing[-1].entropy
             measured["routing_entropy"] = math.fsum(entropy) / len(entropy)
         return {name: value for name, value in measured.items() if value is not None}
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Python's collector does not run between updates, where it would hold up the GPU."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -56,13 +56,19 @@ def main(
     parser.add_argument("--home", type=Path, help="Where data sets lie; else HEADCOUNT_HOME or ~/.headcount.")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--threads", type=int, default=1, help="On the CPU.")
+    parser.add_argument(
+        "--gpus", type=int, default=1, help="That share each update (with --device cpu: processes)."
+    )
     parser.add_argument("--micro-batch", type=int, help="Windows of one pass; else by the job's shape.")
     parser.add_argument("--checkpoint-seconds", type=float, default=300.0, help="Between checkpoints.")
     given = parser.parse_args(arguments)
+    if given.gpus < 1:
+        raise UserError(f"--gpus: got {given.gpus}; expected 1 or more")
     fields, seed = read(given.job)
     execution = Execution(
         device=given.device,
         threads=given.threads,
+        gpus=given.gpus,
         micro_batch=given.micro_batch,
         checkpoint_seconds=given.checkpoint_seconds,
     )

@@ -52,13 +52,15 @@ class Speed:
         }
 
 
-def utilisation(config: JobConfig, tokens_per_second: float | None, device: torch.device) -> float | None:
+def utilisation(
+    config: JobConfig, tokens_per_second: float | None, device: torch.device, gpus: int = 1
+) -> float | None:
     """Model FLOPs utilisation: the job's operations a second (`flops_per_token` · tokens a second, nothing
-    recomputed counted) as a share of the card's dense bf16 peak; None where that is not known."""
+    recomputed counted) as a share of the cards' dense bf16 peak; None where that is not known."""
     if device.type != "cuda" or tokens_per_second is None:
         return None
     peak = peak_flops(torch.cuda.get_device_name(device))
-    return None if peak is None else flops_per_token(config) * tokens_per_second / peak
+    return None if peak is None else flops_per_token(config) * tokens_per_second / (gpus * peak)
 
 
 def bits_per_byte(nats_per_token: float | None, bytes_per_token: float | None) -> float | None:

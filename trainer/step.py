@@ -15,6 +15,7 @@ from headcount.trainer.execution import Execution, batch_windows
 from headcount.trainer.graphs import GraphError, Graphs
 from headcount.trainer.model import Transformer
 from headcount.trainer.optimizer import build_optimizer, restore_moments, set_learning_rate
+from headcount.trainer.team import add_up
 
 
 def updater_for(model: Transformer, config: JobConfig, execution: Execution, micro_batch: int) -> "Updater":
@@ -26,6 +27,7 @@ def updater_for(model: Transformer, config: JobConfig, execution: Execution, mic
         context=config.data.context,
         windows=batch_windows(config),
         micro_batch=micro_batch,
+        processes=execution.gpus,
         compile=on_gpu and execution.compile and model.compute_dtype == torch.bfloat16,
         graphs=on_gpu and execution.graphs,
     )
@@ -33,6 +35,8 @@ def updater_for(model: Transformer, config: JobConfig, execution: Execution, mic
 
 class Updater:
     """Updates `model` in place, `micro_batch` of the update's `windows` at a time.
+
+    Each of several `processes` takes an equal part of the windows; their group adds up the gradients.
 
     Nothing here waits for the device. `compile` and `graphs` are for a GPU; `obstacle` says why there are no
     graphs where they were asked for.
@@ -46,12 +50,13 @@ class Updater:
         context: int,
         windows: int,
         micro_batch: int,
+        processes: int = 1,
         compile: bool = False,
         graphs: bool = False,
     ) -> None:
         self.model, self.train, self.micro_batch = model, train, micro_batch
         self.device = model.embedding.device
-        self.tokens = windows * context
+        self.tokens, self.processes = windows * context, processes
         self.matrices = model.speed_up(compile=True) if compile else None
         self.in_place = compile or graphs
         self.optimizer = build_optimizer(model, train)
@@ -59,14 +64,15 @@ class Updater:
         self.graphs: Graphs | None = None
         self.obstacle: str | None = None
         if graphs:
-            sizes = {min(micro_batch, windows), windows % micro_batch} - {0}
+            share = windows // processes
+            sizes = {min(micro_batch, share), share % micro_batch} - {0}
             self._capture([torch.zeros(n, context + 1, dtype=torch.int64) for n in sorted(sizes)])
 
     def update(self, windows: Tensor, rate: float) -> tuple[Tensor, Tensor]:
         """One update at the learning rate `rate`: the mean token loss before it and the gradient's norm
         before clipping, both on the device.
 
-        windows: [n, context + 1] tokens, on the CPU.
+        windows: [n, context + 1] tokens, on the CPU; this process's part of them.
         """
         set_learning_rate(self.optimizer, rate)
         self.loss.zero_()
@@ -74,10 +80,12 @@ class Updater:
             with self.graphs.on_stream():
                 for part in torch.split(windows.pin_memory(), self.micro_batch):
                     self.graphs.replay(self._pass, part)
+                self._add_up()
                 self.graphs.replay(self._finish)
         else:
             for part in torch.split(windows.to(self.device), self.micro_batch):
                 self._pass(part)
+            self._add_up()
             self._finish()
         return self.loss.clone(), self.norm.clone()
 
@@ -98,6 +106,14 @@ class Updater:
 
     def _pass(self, windows: Tensor) -> None:
         self.loss += self.model.add_gradient(windows, self.tokens, self.train.z_loss)
+
+    def _add_up(self) -> None:
+        """Gradients and loss, over the processes."""
+        if self.processes == 1:
+            return
+        joint = {id(weight) for weight in self.matrices.weights} if self.matrices else set()
+        apart = [p.grad for p in self.model.parameters() if p.grad is not None and id(p) not in joint]
+        add_up([self.matrices.gradient] if self.matrices else [], [self.loss, *apart])
 
     def _finish(self) -> None:
         """Clip, update, and leave all gradients at zero."""
