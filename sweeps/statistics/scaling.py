@@ -1,0 +1,154 @@
+"""A scaling law fitted to one's own runs: L = E + A · C^−α, loss L against compute C."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import minimize
+from scipy.special import logsumexp
+
+Array = npt.NDArray[np.float64]
+
+FEWEST_COMPUTES = 4
+"""Different amounts of compute: the law has three parameters."""
+
+HUBER_DELTA = 1e-3
+"""Residuals of log loss beyond it count by their length, not its square (Hoffmann et al. 2022,
+appendix D.3)."""
+
+_BOUNDS = [(-12.0, None), (None, None), (1e-4, None)]
+"""Of log E, log A and α: runs that show no floor leave E at nearly 0."""
+
+_STARTS = [(e, a, alpha) for e in (-1.0, 0.5) for a in (0.0, 3.0) for alpha in (0.05, 0.2, 0.5)]
+
+
+@dataclass(frozen=True)
+class Law:
+    """`compute` may be in any unit: it is the one of the runs that were fitted."""
+
+    irreducible: float
+    """E."""
+    coefficient: float
+    """A, at the geometric mean of the fitted computes: the loss above E there."""
+    exponent: float
+    """α."""
+    scale: float
+    """That mean."""
+    computes: tuple[float, float]
+    """The least and the most that were fitted: outside them the law extrapolates."""
+
+    def loss(self, compute: float) -> float:
+        return self.irreducible + self.coefficient * float((compute / self.scale) ** -self.exponent)
+
+    def compute_for(self, loss: float) -> float | None:
+        """What the law needs for this loss; None at E and below, which no compute reaches."""
+        if loss <= self.irreducible:
+            return None
+        return self.scale * float((self.coefficient / (loss - self.irreducible)) ** (1 / self.exponent))
+
+    def extrapolates(self, compute: float) -> bool:
+        return not self.computes[0] <= compute <= self.computes[1]
+
+
+def fit_law(computes: Sequence[float], losses: Sequence[float]) -> Law:
+    """The law of least Huber loss between log L and the logarithm of its prediction, the best of many starts.
+
+    Raises ValueError unless there are four different computes, all above 0 as the losses are.
+    """
+    x, y = np.asarray(computes, dtype=float), np.asarray(losses, dtype=float)
+    if x.shape != y.shape or not ((x > 0) & (y > 0)).all():
+        raise ValueError("a scaling law needs a compute above 0 and a loss above 0 for every run")
+    if len(set(x.tolist())) < FEWEST_COMPUTES:
+        raise ValueError(
+            f"a scaling law has three parameters and needs {FEWEST_COMPUTES} different computes or more, "
+            f"but the runs have {len(set(x.tolist()))}"
+        )
+    return _fitted(x, y, _STARTS)
+
+
+@dataclass(frozen=True)
+class FittedGain:
+    """Compute-equivalent gain of one treatment: the control's compute for its loss, over its own."""
+
+    gain: float | None
+    """None where the loss is at or below the law's E."""
+    low: float | None
+    high: float | None
+    """The middle 95 % over resampled runs; None where an end is not finite."""
+    extrapolated: bool
+    """Whether the control's compute for this loss lies outside the computes that were fitted."""
+
+
+@dataclass(frozen=True)
+class Laws:
+    """A law and those of resampled runs, which tell how well the runs fix it."""
+
+    law: Law
+    resampled: tuple[Law, ...]
+
+    def gain(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGain:
+        """What a treatment of this compute is worth, with the loss of each of its runs, one or more.
+
+        Each resampled law meets a resample of these runs.
+        """
+        values = np.asarray(losses, dtype=float)
+        generator = np.random.default_rng(seed)
+        needs = [
+            law.compute_for(float(generator.choice(values, len(values)).mean())) for law in self.resampled
+        ]
+        gains = [np.inf if need is None else need / compute for need in needs]
+        low, high = (float(end) for end in np.quantile(gains, (0.025, 0.975), method="nearest"))
+        needed = self.law.compute_for(float(values.mean()))
+        return FittedGain(
+            gain=None if needed is None else needed / compute,
+            low=low if np.isfinite(low) else None,
+            high=high if np.isfinite(high) else None,
+            extrapolated=needed is None or self.law.extrapolates(needed),
+        )
+
+
+def bootstrap_laws(
+    computes: Sequence[float], losses: Sequence[float], *, resamples: int = 200, seed: int = 0
+) -> Laws:
+    """The law of the runs, and of runs resampled with replacement within each compute, so that every resample
+    has all computes. Raises ValueError as `fit_law`.
+    """
+    law = fit_law(computes, losses)
+    x, y = np.asarray(computes, dtype=float), np.asarray(losses, dtype=float)
+    groups = [np.flatnonzero(x == value) for value in np.unique(x)]
+    generator = np.random.default_rng(seed)
+    start = (float(np.log(law.irreducible)), float(np.log(law.coefficient)), law.exponent)
+    resampled = []
+    for _ in range(resamples):
+        chosen = np.concatenate([generator.choice(group, len(group)) for group in groups])
+        resampled.append(_fitted(x[chosen], y[chosen], [start]))
+    return Laws(law, tuple(resampled))
+
+
+def _fitted(x: Array, y: Array, starts: Sequence[tuple[float, float, float]]) -> Law:
+    scale = float(np.exp(np.log(x).mean()))
+    log_x, log_y = np.log(x / scale), np.log(y)
+    fits = [
+        minimize(_misfit, start, args=(log_x, log_y), jac=True, bounds=_BOUNDS, method="L-BFGS-B")
+        for start in starts
+    ]
+    e, a, alpha = min(fits, key=lambda fit: float(fit.fun)).x
+    return Law(float(np.exp(e)), float(np.exp(a)), float(alpha), scale, (float(x.min()), float(x.max())))
+
+
+def _misfit(parameters: Array, log_x: Array, log_y: Array) -> tuple[float, Array]:
+    """The mean Huber loss and its gradient, for log E, log A and α."""
+    e, a, alpha = parameters
+    terms = np.stack([np.full_like(log_x, e), a - alpha * log_x])
+    predicted = logsumexp(terms, axis=0)
+    shares = np.exp(terms - predicted)
+    residual = predicted - log_y
+    small = np.abs(residual) <= HUBER_DELTA
+    loss = np.where(small, residual**2 / 2, HUBER_DELTA * (np.abs(residual) - HUBER_DELTA / 2))
+    slope = np.where(small, residual, HUBER_DELTA * np.sign(residual)) / len(log_x)
+    gradient = np.array(
+        [(slope * shares[0]).sum(), (slope * shares[1]).sum(), -(slope * shares[1] * log_x).sum()]
+    )
+    # in units of delta², so that the optimiser's tolerances mean something
+    return float(loss.mean()) / HUBER_DELTA**2, gradient / HUBER_DELTA**2
