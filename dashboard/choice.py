@@ -68,7 +68,7 @@ class Choice:
     @property
     def measure(self) -> Measure:
         """Of the figures; a tab without the choice is about deltas."""
-        return "loss" if self.option("y") == "loss" else "delta"
+        return "loss" if self.option("y") in ("loss", "training") else "delta"
 
     @property
     def spread(self) -> Spread | None:
@@ -125,7 +125,8 @@ def choose(table: AblationTable, curve: HeadCurve | None, query: Mapping[str, st
         if value not in values:
             raise QueryError(f"{axis} has no value {value!r}; {nearest(value, values)}")
         filters.append(Filter(axis, values, value))
-    known = {"tab", *chosen, *(f.axis for f in filters)}
+    # a seed is chosen where a pair is drawn, and stays in the form that leaves it
+    known = {"tab", *(("seed",) if tab == "curves" else ()), *chosen, *(f.axis for f in filters)}
     for name in query:
         if name not in known and name not in (varied(table) if tab in FILTERED_TABS else ()):
             raise QueryError(f"this page knows no {name!r}; {nearest(name, known)}")

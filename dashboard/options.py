@@ -14,6 +14,9 @@ from headcount.trainer.errors import nearest
 MEASURES = {"delta": "Delta", "loss": "Loss"}
 MEASURED_TABS = ("heads", "grid", "rates", "curves")
 """Those whose figures are of a loss or of its delta."""
+CURVES = {**MEASURES, "training": "Training loss", "pair": "|Δ| of a pair"}
+SMOOTHING = {"0": "None", "0.6": "0.6", "0.9": "0.9", "0.97": "0.97"}
+"""Weights of the moving average."""
 REFERENCES = {"none": "None", "paper": "Paper"}
 
 
@@ -33,7 +36,8 @@ def options_of(
     """The options of a tab, as a query chooses them. Raises `QueryError` for a value they do not have."""
     found: list[Option] = []
     if tab in MEASURED_TABS:
-        found.append(_option("y", "Measure", MEASURES, query, _measure(table)))
+        measures = CURVES if tab == "curves" else MEASURES
+        found.append(_option("y", "Measure", measures, query, _measure(table)))
     if tab in ("heads", "rates") and curve and len(_beside(table, curve)) > 1:
         axes = _beside(table, curve)
         found.append(_option("lines", "Lines", _named(axes), query, default_lines(table, curve) or axes[0]))
@@ -50,6 +54,11 @@ def options_of(
                 bars.DEFAULT[measure],
             )
         )
+    if tab == "curves":
+        found.append(_option("smooth", "Smoothing", SMOOTHING, query, "0"))
+        if found[0].chosen == "pair":
+            seeds = {str(seed): str(seed) for seed in table.seeds}
+            found.append(_option("seed", "Seed", seeds, query, next(iter(seeds))))
     if tab == "heads" and curve and curve.axis == HEADS:
         found.append(_option("reference", "Published", REFERENCES, query, "none"))
     return tuple(found)

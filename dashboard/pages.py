@@ -21,6 +21,7 @@ from headcount.dashboard.shared import complete, page
 from headcount.dashboard.static_files import Static
 from headcount.dashboard.sweep_list import Lines, asked
 from headcount.dashboard.sweep_page import sweep_page
+from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
 
@@ -45,7 +46,8 @@ async def get_sweep_page(request: Request, sweep: str) -> Response:
     """One sweep. An address that leaves part of the view open leads to the complete one."""
 
     def make(session: Session) -> str:
-        made = sweep_page(session, sweep, dict(request.query_params))
+        read = open_artifacts(request.app.state.settings).read
+        made = sweep_page(session, sweep, dict(request.query_params), read=read)
         complete(request, made.choice.query())
         return sweep_html(made)
 

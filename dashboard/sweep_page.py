@@ -1,6 +1,6 @@
 """What the page of a sweep shows: its figures, tables and headline, from one reading of the results."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote
@@ -28,7 +28,7 @@ from headcount.api.results.selection import RATE
 from headcount.dashboard.choice import FILTERED_TABS, TABS, Choice, choose, tab_of, tabs_of
 from headcount.dashboard.figures.bars import Measure
 from headcount.dashboard.headline import Headline, headline, shape_sentence
-from headcount.dashboard.options import MEASURED_TABS
+from headcount.dashboard.options import MEASURED_TABS, MEASURES
 from headcount.dashboard.panel import Figure
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.tabs import FIGURES, View
@@ -79,10 +79,18 @@ class SweepPage:
     """Where the API has the ablation table in full precision."""
 
 
-def sweep_page(session: Session, name: str, query: Mapping[str, str], *, whole: bool = False) -> SweepPage:
+def sweep_page(
+    session: Session,
+    name: str,
+    query: Mapping[str, str],
+    *,
+    whole: bool = False,
+    read: Callable[[str], bytes | None] = lambda key: None,
+) -> SweepPage:
     """The page of a sweep: the tab that the query chooses, or with every measure and table where `whole`.
 
-    Raises `NotFoundError`, and `QueryError` for a query that this sweep does not know.
+    `read` opens an artifact by its key: some figures are of what ended jobs left there. Raises
+    `NotFoundError`, and `QueryError` for a query that this sweep does not know.
     """
     with_reference = query.get("reference") == "paper"
     sweep, table = sweep_view(session, name), ablation_table(session, name, with_reference=with_reference)
@@ -95,7 +103,7 @@ def sweep_page(session: Session, name: str, query: Mapping[str, str], *, whole: 
         ("delta", "loss") if whole and choice.measure == "delta" else (choice.measure,)
     )
     for measure in measures if tab in FIGURES else ():
-        figures += FIGURES[tab](View(session, table, statistics, curve, choice, measure))
+        figures += FIGURES[tab](View(session, table, statistics, curve, choice, measure, read))
     return SweepPage(
         sweep=sweep,
         table=table,
@@ -125,7 +133,7 @@ def _curve(table: AblationTable, tab: str) -> HeadCurve | None:
 
 def _tab_links(table: AblationTable, choice: Choice) -> Iterator[TabLink]:
     kept = {f.axis: f.chosen for f in choice.filters}
-    if choice.option("y"):
+    if choice.option("y") in MEASURES:
         kept["y"] = choice.measure
     for tab in tabs_of(table):
         if tab == choice.tab:

@@ -8,7 +8,12 @@ from headcount.api.results.cell_curves import CellCurve
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.bars import Measure
+from headcount.dashboard.figures.inset import inset_layout
+from headcount.dashboard.figures.smoothing import ema
 from headcount.dashboard.figures.table import FigureTable
+
+MOST_MARKERS = 60
+"""Points of a line up to which each has a marker."""
 
 
 class NamedCurve(NamedTuple):
@@ -25,23 +30,28 @@ class CellCurvesData(NamedTuple):
     measure: Measure
     lines: list[NamedCurve]
     absent: list[str]
-    """Cells without an evaluation."""
+    """Cells without a point."""
+    what: str = "Validation loss"
+    smooth: float = 0.0
+    """Weight of the moving average; 0 for none."""
 
 
 def cell_curves_figure(data: CellCurvesData) -> dict[str, Any]:
     """The figure, drawn for the light page."""
     traces: list[Any] = []
     for index, line in enumerate(data.lines):
-        traces += _line_traces(data.measure, line, index)
+        traces += _line_traces(data, line, index)
     last = max((line.curve.steps[-1] for line in data.lines if line.curve.steps), default=0)
     if data.measure == "delta":
         zero = {"zeroline": True, "zerolinecolor": theme.MUTED, "zerolinewidth": 1.5}
         vertical = theme.axis("Delta to control, nats", tickformat=".3~f", **zero)
     else:
-        vertical = theme.axis("Validation loss, nats a token", tickformat=".3~f")
+        vertical = theme.axis(f"{data.what}, nats a token", tickformat=".3~f")
     vertical["range"] = settled_range(data)
+    inset = inset_layout(traces, last) if data.measure == "loss" and traces else {}
     return theme.figure(
-        traces,
+        traces + inset.pop("traces", []),
+        **inset,
         xaxis=theme.axis("Step", tickformat=",", range=[-0.01 * last, 1.02 * last] if last else None),
         yaxis=vertical,
         hovermode="closest",
@@ -65,7 +75,8 @@ def settled_range(data: CellCurvesData) -> tuple[float, float] | None:
     return min(values) - room, max(values) + room
 
 
-def _line_traces(measure: Measure, line: NamedCurve, index: int) -> list[Any]:
+def _line_traces(data: CellCurvesData, line: NamedCurve, index: int) -> list[Any]:
+    measure = data.measure
     color = theme.MUTED if line.is_control else theme.SERIES[index % len(theme.SERIES)]
     write = text.signed if measure == "delta" else text.number
     name = theme.plain(line.name)
@@ -88,17 +99,33 @@ def _line_traces(measure: Measure, line: NamedCurve, index: int) -> list[Any]:
         for seed, losses in zip(line.curve.seeds, line.curve.losses, strict=True)
         if len(line.curve.seeds) > 1
     ]
+    means = ema(line.curve.mean, data.smooth)
+    if data.smooth:
+        traces.append(
+            go.Scatter(
+                x=steps,
+                y=list(line.curve.mean),
+                mode="lines",
+                line={"color": color, "width": 1.2},
+                opacity=0.45,
+                hoverinfo="skip",
+                legendgroup=line.name,
+                showlegend=False,
+                name=name,
+            )
+        )
+    few = len(steps) <= MOST_MARKERS
     return [
         *traces,
         go.Scatter(
             x=steps,
-            y=list(line.curve.mean),
-            mode="lines+markers",
+            y=means,
+            mode="lines+markers" if few else "lines",
             line={"color": color, "width": 2.2, "dash": "dot" if line.is_control else "solid"},
             marker={"size": 6, "color": color, "symbol": theme.SYMBOLS[index % len(theme.SYMBOLS)]},
             hovertext=[
                 f"{name}<br>step {step:,}: <b>{write(mean)}</b>, mean of {seeds}"
-                for step, mean in zip(steps, line.curve.mean, strict=True)
+                for step, mean in zip(steps, means, strict=True)
             ],
             hoverinfo="text",
             legendgroup=line.name,
@@ -115,7 +142,7 @@ def cell_curves_table(data: CellCurvesData) -> FigureTable:
         for line in data.lines
         for step, mean in zip(line.curve.steps, line.curve.mean, strict=True)
     ]
-    what = data.measure.capitalize()
+    what = "Delta" if data.measure == "delta" else "Loss"
     return FigureTable(["Cell", "Step", what, "n"], rows, f"{what} by step, mean over seeds.", numbers_from=1)
 
 
@@ -130,5 +157,5 @@ def cell_curves_summary(data: CellCurvesData) -> str:
             parts.append(f"{line.name}: {write(begin)} at step {first:,}, {write(end)} at step {last:,}")
         else:
             parts.append(f"{line.name}: no step that every seed has come to")
-    what = "Delta to control" if data.measure == "delta" else "Validation loss"
+    what = "Delta to control" if data.measure == "delta" else data.what
     return f"{what} by step. " + ("; ".join(parts) or "No evaluation yet") + "."

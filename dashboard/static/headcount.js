@@ -41,9 +41,17 @@ function fitted({ data, layout }, width) {
   const rem = parseFloat(getComputedStyle(document.documentElement).fontSize);
   if (width >= narrow) return { data: scaled(data, rem / 16), layout: scaled(layout, rem / 16) };
   const small = scaled({ data, layout }, 0.84);
+  // no room for an inset
+  const { xaxis2, yaxis2, ...shown } = small.layout;
   return {
-    data: small.data.map((trace) => (trace.type === "heatmap" ? { ...trace, showscale: false } : trace)),
-    layout: { ...small.layout, margin: { ...layout.margin, l: 40, r: 6, b: 46 } },
+    data: small.data
+      .filter((trace) => trace.xaxis !== "x2")
+      .map((trace) => (trace.type === "heatmap" ? { ...trace, showscale: false } : trace)),
+    layout: {
+      ...shown,
+      shapes: (shown.shapes ?? []).filter((shape) => shape.name !== "inset"),
+      margin: { ...layout.margin, l: 40, r: 6, b: 46 },
+    },
   };
 }
 

@@ -1,5 +1,6 @@
 """What every tab draws from: one reading of the results, and what the address has chosen of it."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -21,6 +22,8 @@ class View(NamedTuple):
     """Over the axis that this tab has across; none in a sweep without axes."""
     choice: Choice
     measure: Measure
+    read: Callable[[str], bytes | None]
+    """The content of an artifact by its key; None where it is gone."""
 
     @property
     def bars(self) -> Bars:

@@ -56,14 +56,14 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
 def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
     page.get_by_role("link", name="Curves").click()
-    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=1e-3")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=1e-3&smooth=0")
     page.get_by_label("KV heads").select_option("2")
-    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3&smooth=0")
     page.get_by_role("link", name="Loss", exact=True).click()
-    page.wait_for_url("**?tab=curves&y=loss&model.kv_heads=2&train.peak_lr=1e-3")
+    page.wait_for_url("**?tab=curves&y=loss&model.kv_heads=2&train.peak_lr=1e-3&smooth=0")
     assert page.get_by_role("heading", name="Validation loss by step").is_visible()
     page.go_back()
-    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3")
+    page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3&smooth=0")
     assert page.locator(".tabs [aria-current]").inner_text() == "Curves"
 
 

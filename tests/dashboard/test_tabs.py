@@ -124,7 +124,7 @@ def test_the_files_that_a_tab_offers_are_there(tab: str, client: TestClient) -> 
 def test_an_address_keeps_its_tab(client: TestClient) -> None:
     moved = client.get("/sweeps/in-flight?tab=curves")
     assert moved.status_code == 307
-    assert moved.headers["location"] == "?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=5e-4"
+    assert moved.headers["location"] == "?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=5e-4&smooth=0"
     assert client.get("/sweeps/in-flight?tab=jobs").status_code == 200
     assert client.get("/sweeps/in-flight?tab=jobs&y=loss").status_code == 422
 
