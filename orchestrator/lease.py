@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
@@ -24,6 +24,10 @@ from headcount.trainer.errors import UserError
 
 LEASE_SECONDS = 30
 NAME = "scheduler"
+
+
+_LEASE: Any = LeaseRow.__table__
+_EPOCH = select(_LEASE.c.epoch).where(_LEASE.c.name == NAME)
 
 
 class LeaseHeld(UserError):
@@ -74,7 +78,7 @@ class Lease:
     def write(self) -> Iterator[Session]:
         """A write to the store that only the holder can make. Raises `LeaseLost`."""
         with self.store.write() as session:
-            if session.scalar(select(LeaseRow.epoch).where(LeaseRow.name == NAME)) != self.epoch:
+            if session.connection().scalar(_EPOCH) != self.epoch:
                 raise LeaseLost
             yield session
 

@@ -28,6 +28,8 @@ class Nodes:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.facts: dict[str, NodeFacts] = {}
+        self.with_gpus = False
+        """Whether jobs go to cards: where a node has one, or may have."""
         self.draining: dict[str, float | None] = {}
         """Seconds that each node about to go has left; none where it did not say."""
         self.refused: dict[str, str] = {}
@@ -39,12 +41,6 @@ class Nodes:
         self._looked = -LOOK_SECONDS
         self._marks: list[Path] = []
 
-    @property
-    def with_gpus(self) -> bool:
-        """Whether jobs go to cards: where a node has one, or may have."""
-        maximum = self.cluster.declared_maximum() or {}
-        return maximum.get("GPU", 0) > 0 or any(facts.gpus for facts in self.facts.values())
-
     def refresh(self, seats: Mapping[str, Seat]) -> None:
         """Look at Ray's picture of the nodes, and at what their wardens answered; nothing here waits."""
         now = time.monotonic()
@@ -52,6 +48,8 @@ class Nodes:
             return
         self._looked = now
         self.facts = self.cluster.nodes()
+        maximum = self.cluster.declared_maximum() or {}
+        self.with_gpus = maximum.get("GPU", 0) > 0 or any(facts.gpus for facts in self.facts.values())
         self.draining = self.cluster.draining()
         for gone in self._wardens.keys() - self.facts.keys():
             for known in (self._wardens, self._asked, self._reports, self.refused):

@@ -98,9 +98,9 @@ class Scheduler:
         if time.monotonic() - self._renewed > LEASE_SECONDS / 3:
             self.lease.renew()
             self._renewed = time.monotonic()
+        self.nodes.refresh(self.seats)
         self._read_wishes()
         self._stop_by_force()
-        self.nodes.refresh(self.seats)
         self._stop_drained()
         self._give_up_hanging()
         self._place()

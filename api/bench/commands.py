@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from headcount.trainer.bench_commands import bench
+from headcount.orchestrator.bench.commands import bench
 
 __all__ = ["bench"]
 

@@ -222,10 +222,9 @@ def _settle(session: Session, job: Job, attempt: Attempt, record: Record) -> Non
     if attempt.number > 1:
         stale = delete(Measurement).where(Measurement.job_id == job.id, Measurement.name.in_(values))
         session.execute(stale)
-    session.execute(
-        insert(Measurement),
-        [{"job_id": job.id, "name": name, "value": _finite(value)} for name, value in values.items()],
-    )
+    rows = [{"job_id": job.id, "name": name, "value": _finite(value)} for name, value in values.items()]
+    if rows:
+        session.connection().execute(insert(cast(Table, Measurement.__table__)), rows)
     if record["outcome"] == "finished":
         report(session, job)
     else:

@@ -1,9 +1,9 @@
 """Which evaluations a job's tail mean is over: one rule a job, whoever wants it."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select, update
+from sqlalchemy import bindparam, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import Evaluation, Job, Sweep, SweepJob
@@ -52,9 +52,16 @@ def report_over(session: Session, spec: "SweepSpec", sweep_id: int, job_ids: Col
 
 def report(session: Session, job: Job) -> None:
     """Write the tail mean of a finished job from its stored evaluations."""
-    losses = select(Evaluation.step, Evaluation.loss).where(Evaluation.job_id == job.id)
-    pairs = [(step, loss) for step, loss in session.execute(losses) if loss is not None]
-    job.tail_mean = tail_mean(sorted(pairs), job.config["train.steps"], job.tail)
+    losses = session.connection().execute(_LOSSES, {"of_job": job.id})
+    job.tail_mean = tail_mean([tuple(pair) for pair in losses], job.config["train.steps"], job.tail)
+
+
+_EVALUATION: Any = Evaluation.__table__
+_LOSSES = (
+    select(_EVALUATION.c.step, _EVALUATION.c.loss)
+    .where(_EVALUATION.c.job_id == bindparam("of_job"), _EVALUATION.c.loss.is_not(None))
+    .order_by(_EVALUATION.c.step)
+)
 
 
 def tail_words(tail: int | None) -> str:

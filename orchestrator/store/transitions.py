@@ -56,6 +56,7 @@ def dispatch(
         return None
     job = connection.execute(_TAKEN, {"of_job": job_id}).one()
     number = 1 + (job.newest or 0)
+    log = f"{job_folder(job_id)}/attempt-{number}.log"
     values = {
         "job_id": job_id,
         "number": number,
@@ -64,12 +65,13 @@ def dispatch(
         "node": node,
         "share": share,
         "started": now(),
-        "log": f"{job_folder(job_id)}/attempt-{number}.log",
+        "log": log,
         "last_event": -1,
     }
-    [attempt_id] = connection.execute(insert(_ATTEMPT), values).inserted_primary_key or ()
+    key = connection.execute(insert(_ATTEMPT), values).inserted_primary_key
+    assert key is not None
     announce_job(session, job_id, "dispatched", attempt=number, slot=slot)
-    return _work(job, attempt_id, number, values["log"])
+    return _work(job, key[0], number, log)
 
 
 _JOB: Any = Job.__table__
