@@ -58,11 +58,14 @@ def table(
     law: tuple[float, float] | None,
 ) -> None:
     """The ablation table of SWEEP: loss over seeds, and the delta to the control paired by seed."""
-    from headcount.api.results import ScalingLaw, ablation_table, named_table
+    from headcount.api.results import MEASURED, ScalingLaw, ablation_table, measured_table, named_table
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
     with open_store(load_settings()).read() as session:
+        if named in MEASURED:
+            _print_named(measured_table(session, sweep, named), form, digits)
+            return
         found = ablation_table(session, sweep, with_reference=reference is not None)
     if named is not None:
         _print_named(named_table(found, named, ScalingLaw(*law) if law else None), form, digits)

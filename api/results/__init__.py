@@ -30,6 +30,7 @@ from .jobs import (
 )
 from .lookup import NotFoundError, QueryError
 from .losses import EvaluationPoint, ProgressPoint, evaluations, progress
+from .measured import MEASURED, measured_table
 from .named import TABLES, NamedTable, ScalingLaw, named_table
 from .noise import NoiseFloor, Resolution
 from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
@@ -55,6 +56,7 @@ from .sweeps import (
 from .tables import AblationTable, TableRow, ablation_table
 
 __all__ = [
+    "MEASURED",
     "TABLES",
     "AblationTable",
     "AllJobsPage",
@@ -119,6 +121,7 @@ __all__ = [
     "job_view",
     "jobs",
     "list_sweeps",
+    "measured_table",
     "named_table",
     "newest_event",
     "paired_statistics",

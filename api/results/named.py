@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from headcount.api.results.best_rates import best_rate_records
+from headcount.api.results.contrasts import RESIDUAL, WIDTH, alignment_records, width_records
 from headcount.api.results.curves import HEADS, KV_HEADS, grid, head_curve
 from headcount.api.results.families import control_family
 from headcount.api.results.lookup import QueryError
@@ -209,6 +210,18 @@ def _throughput(table: AblationTable, answer: NamedTable) -> Built:
     return replace(answer, estimator="mean over jobs of tokens a second, as trained", test="none"), records
 
 
+def _widths(table: AblationTable, answer: NamedTable) -> Built:
+    _needs(table, WIDTH)
+    records, family = width_records(table)
+    return replace(answer, family=f"{family.name}, Holm", size=family.size), records
+
+
+def _alignment(table: AblationTable, answer: NamedTable) -> Built:
+    _needs(table, RESIDUAL)
+    records, family = alignment_records(table)
+    return replace(answer, family=f"{family.name}, Holm", size=family.size), records
+
+
 def _needs(table: AblationTable, axis: str) -> None:
     if axis not in table.axes:
         raise QueryError(f"sweep {table.sweep!r} does not vary {axis}")
@@ -221,6 +234,8 @@ TABLES: dict[str, tuple[str, Callable[[AblationTable, NamedTable], Built]]] = {
     "lr": ("How does the loss depend on the learning rate?", _rates),
     "best_lr": ("Is it better with each side at its own best learning rate?", _best_rates),
     "seeds": ("What did each seed say?", _seeds),
+    "width": ("Does the difference hold as the width grows?", _widths),
+    "alignment": ("Are heads aligned to the KV groups better than slices of the width?", _alignment),
     "throughput": ("What does it cost?", _throughput),
 }
 """Name to question and builder."""

@@ -18,6 +18,7 @@ from headcount.api.formats import MEDIA_TYPES, render, render_named
 from headcount.api.negotiation import accepted_form, suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import (
+    MEASURED,
     TABLES,
     AblationTable,
     CellView,
@@ -115,7 +116,7 @@ async def _table(request: Request, sweep: str, form: str, query: TableQuery) -> 
     return await answer_from_table(request, sweep, make, form=form, with_reference=with_reference)
 
 
-NamedTableName = Annotated[str, Path(json_schema_extra={"enum": list(TABLES)})]
+NamedTableName = Annotated[str, Path(json_schema_extra={"enum": [*TABLES, *MEASURED]})]
 
 _NAMED_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
     200: {
@@ -169,11 +170,20 @@ async def get_named_table(
 async def _named(request: Request, sweep: str, name: str, form: str, query: NamedTableQuery) -> Response:
     law = results.ScalingLaw(query.exponent, query.irreducible) if query.exponent is not None else None
 
-    def make(table: AblationTable) -> bytes:
-        found = results.named_table(table, name, law)
+    def written(found: NamedTable) -> bytes:
         return as_json(found) if form == "json" else render_named(found, form, query.digits).encode()
 
-    return await answer_from_table(request, sweep, make, form=form)
+    if name in MEASURED:
+
+        def measured(session: Session) -> bytes:
+            return written(results.measured_table(session, sweep, name))
+
+        return await answer(request, of_results(sweep), measured, form=form)
+
+    def made(table: AblationTable) -> bytes:
+        return written(results.named_table(table, name, law))
+
+    return await answer_from_table(request, sweep, made, form=form)
 
 
 class CurveQuery(Query):

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from sqlalchemy import Table, bindparam, insert, select, update
+from sqlalchemy import Table, bindparam, insert, or_, select, update
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.models import Event, Sweep, SweepJob
+from headcount.orchestrator.store.models import Event, Job, Sweep, SweepJob
 
 
 def now() -> datetime:
@@ -57,8 +57,10 @@ def announce_sweep(session: Session, sweep_id: int, kind: str, **detail: Any) ->
 
 
 def touch_sweeps_of(session: Session, job_ids: Collection[str]) -> None:
-    """Raise the version of every sweep that holds one of the jobs."""
-    sweeps = select(SweepJob.sweep_id).where(SweepJob.job_id.in_(job_ids))
+    """Raise the version of every sweep that holds one of the jobs, or the job that one of them looks at."""
+    parents = select(Job.parent_id).where(Job.id.in_(job_ids), Job.parent_id.is_not(None))
+    holds = or_(SweepJob.job_id.in_(job_ids), SweepJob.job_id.in_(parents))
+    sweeps = select(SweepJob.sweep_id).where(holds)
     session.execute(
         update(Sweep).where(Sweep.id.in_(sweeps)).values(**_RAISED),
         execution_options={"synchronize_session": False},

@@ -98,6 +98,7 @@ class Job(Base):
     __table_args__ = (
         one_of("state", JOB_STATES),
         one_of("kind", JOB_KINDS),
+        Index("job_parent", "parent_id"),
         # all that tables show of a job: its row, with the whole configuration, takes twice as long to read
         Index(
             "job_result",

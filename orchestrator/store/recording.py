@@ -64,8 +64,8 @@ def record_events(session: Session, attempt_id: int, first: int, records: Sequen
     return attempt.ended is None
 
 
-_CURVES = ("progress", "evaluation")
-"""Kinds of records that are stored as points of a curve, and as nothing else."""
+_CURVES = ("progress", "evaluation", "routing")
+"""Kinds of records that a running job tells again and again, and no table shows before it has ended."""
 
 
 class _Told(NamedTuple):
@@ -116,6 +116,7 @@ def _store_curves(session: Session, told: _Told, records: Sequence[Record]) -> N
     _replace(session, told, Evaluation, [_evaluation(told, r) for r in evaluations.values()], list(held))
     losses = [{"step": step, "loss": _finite(record["loss"])} for step, record in evaluations.items()]
     tell_sweeps_of(session, told.job_id, "evaluated", [t for t in losses if held.get(t["step"]) != t["loss"]])
+    _store_routing(session, told, [r for r in records if r["kind"] == "routing"])
     progress = _thinned(session, told, [r for r in records if r["kind"] == "progress"])
     again = [r["step"] for r in progress if r["step"] <= told.step]
     _replace(session, told, Progress, [_progress(told, r) for r in progress], again)
@@ -174,6 +175,22 @@ def _thinned(session: Session, told: _Told, records: list[Record]) -> list[Recor
             kept.append(record)
             last = record["step"]
     return kept
+
+
+def _store_routing(session: Session, told: _Told, records: list[Record]) -> None:
+    """How each site mixes at the job's last step, as measurements by site from 0."""
+    if not records or records[-1]["step"] < told.steps:
+        return
+    figures = ("entropy", "top_source")
+    values = {
+        f"routing_{name}.{site}": float(value)
+        for name in figures
+        for site, value in enumerate(records[-1][name])
+    }
+    of_job = Measurement.job_id == told.job_id
+    session.execute(delete(Measurement).where(of_job, Measurement.name.in_(values)))
+    rows = [{"job_id": told.job_id, "name": name, "value": _finite(value)} for name, value in values.items()]
+    session.connection().execute(insert(cast(Table, Measurement.__table__)), rows)
 
 
 _PROGRESS: Any = Progress.__table__

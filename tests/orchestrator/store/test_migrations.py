@@ -24,6 +24,7 @@ INDEXES = {
     "event": {("sweep_id",)},
     "job": {
         ("state",),
+        ("parent_id",),
         ("id", "kind", "state", "seed", "tail_mean", "diverged_step", "parameters", "flops"),
     },
     "measurement": {("job_id", "name", "value")},

@@ -1,0 +1,126 @@
+"""Tables of what was measured beside the loss: how depth routing mixes, what probes find, scores at tasks."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import fsum, sqrt
+
+from sqlalchemy.orm import Session
+
+from headcount.api.results.families import alpha_of
+from headcount.api.results.instruments import (
+    DOWNSTREAM,
+    ENTROPY,
+    PROBE,
+    STDERR,
+    TOP_SOURCE,
+    BySeed,
+    Sites,
+    figure,
+    figures,
+    routing_sites,
+)
+from headcount.api.results.lookup import QueryError
+from headcount.api.results.named import NamedTable
+from headcount.api.results.records import Record, difference, provenance, settings
+from headcount.api.results.tables import AblationTable, ablation_table
+from headcount.sweeps.statistics import holm, mean_estimate, paired_delta
+
+
+def measured_table(session: Session, sweep: str, name: str) -> NamedTable:
+    """The table `name` of `MEASURED`. Raises `NotFoundError`, and `QueryError` where nothing was measured."""
+    question, build = MEASURED[name]
+    table = ablation_table(session, sweep)
+    answer = NamedTable(name, question, table.sweep, table.version, "", "none", None, None, None, (), ())
+    built, records = build(session, table, answer)
+    if not records:
+        raise QueryError(f"no job of sweep {sweep!r} has a measurement for the table {name!r}")
+    return replace(built, columns=tuple(records[0]), rows=tuple(records))
+
+
+Built = tuple[NamedTable, list[Record]]
+
+
+def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+    """A row a cell that routes."""
+    overall, sites = figure(session, table.sweep, ENTROPY), routing_sites(session, table.sweep)
+    records = []
+    for row in table.rows:
+        if row.cell in overall:
+            told = sites.get(row.cell, Sites())
+            records.append(
+                settings(table, row)
+                | _spread("entropy", overall[row.cell])
+                | {"site_entropies": told.means(ENTROPY), "site_top_sources": told.modes(TOP_SOURCE)}
+                | {"n": len(overall[row.cell])}
+                | provenance(row)
+            )
+    estimator = "entropy of the weights over sources at the last step, nats, mean over sites and seeds"
+    return replace(answer, estimator=estimator), records
+
+
+def _probe(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+    """A row a cell that was probed: each figure's mean over seeds, with its spread."""
+    found = figures(session, table.sweep, PROBE)
+    records = []
+    for row in table.rows:
+        seeds = {seed for cells in found.values() for seed in cells.get(row.cell, ())}
+        if seeds:
+            record = settings(table, row)
+            for name in sorted(found):
+                record |= _spread(name.removeprefix(PROBE), found[name].get(row.cell, {}))
+            records.append(record | {"n": len(seeds), "probed_seeds": tuple(sorted(seeds))} | provenance(row))
+    return replace(answer, estimator="newest finished probe of each job, mean over seeds"), records
+
+
+def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+    """A row a cell and score, with its difference to the control's at the same seed."""
+    found = figures(session, table.sweep, DOWNSTREAM)
+    scores = {name: cells for name, cells in found.items() if not name.endswith(STDERR)}
+    records: list[Record] = []
+    p_values: dict[str, float | None] = {}
+    for row in table.rows:
+        for name in sorted(name for name, cells in scores.items() if row.cell in cells):
+            own = scores[name][row.cell]
+            delta = None
+            if row.control is not None:
+                delta = paired_delta(own, scores[name].get(row.control, {}))
+                p_values[f"{row.cell} {name}"] = delta.p
+            task, _, metric = name.removeprefix(DOWNSTREAM).rpartition(".")
+            errors = found.get(name + STDERR, {}).get(row.cell, {}).values()
+            records.append(
+                {"role": "control" if row.is_control else "treatment"}
+                | settings(table, row)
+                | {"task": task, "metric": metric}
+                | _spread("score", own)
+                | {"item_se": sqrt(fsum(e * e for e in errors) / len(errors)) if errors else None}
+                | {"n": len(own)}
+                | difference(delta)
+                | {"adjusted_p": None}
+                | provenance(row)
+            )
+    named = f"every score of every cell of {table.sweep} against its control"
+    family = holm(named, p_values, alpha=alpha_of(table))
+    for record in records:
+        member = family.members.get(f"{record['cell']} {DOWNSTREAM}{record['task']}.{record['metric']}")
+        record["adjusted_p"] = member.adjusted_p if member else None
+    told = replace(
+        answer,
+        estimator="newest score of each job, mean over seeds; item_se over the items of the task",
+        test=table.test,
+        family=f"{family.name}, Holm",
+        size=family.size,
+    )
+    return told, records
+
+
+def _spread(name: str, by_seed: BySeed) -> Record:
+    found = mean_estimate(list(by_seed.values()))
+    return {name: found.mean, f"{name}_sd": found.sd}
+
+
+MEASURED: dict[str, tuple[str, Callable[[Session, AblationTable, NamedTable], Built]]] = {
+    "routing": ("How does depth routing mix its sources?", _routing),
+    "probe": ("Do slices of the width read the depth in their own ways?", _probe),
+    "downstream": ("Is it better at tasks?", _downstream),
+}
+"""Name to question and builder."""
