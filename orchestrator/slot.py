@@ -72,6 +72,8 @@ class Slot:
             self._remote.check()
         self._hold: IO[bytes] | None = hold(self._home) if on_local_ray else None
         self._news = threading.Condition()
+        self._gpus = 1
+        """Of its jobs, as `where` finds them."""
         self._work: Work | None = None
         self._records: list[Record] = []
         self._first = 0
@@ -89,6 +91,7 @@ class Slot:
 
         node = ray.get_runtime_context().get_node_id()
         cards = tuple(int(card) for card in ray.get_gpu_ids() if str(card).isdigit())
+        self._gpus = max(1, len(cards))
         return Place(f"{socket.gethostname()}/{node}", os.getpid(), cards, __version__, NUMERICS)
 
     def attempt(self) -> int | None:
@@ -179,7 +182,7 @@ class Slot:
             if copies is not None:
                 copies.fetch()
             config = job_from_fields(work.config, work.seed)
-            execution = Execution(micro_batch=work.micro_batch)
+            execution = Execution(micro_batch=work.micro_batch, gpus=self._gpus)
             events = train(config, dataset, folder=folder, execution=execution, stop=self._is_stopping)
             for event in copies.sent(events) if copies else events:
                 if isinstance(event, Result):

@@ -15,6 +15,7 @@ class Resources:
     max_parallel: int | None = None
     """Jobs at a time at most; none for as many as there are slots."""
     gpus_per_job: int = 1
+    """Each job shares its updates among that many, and has them to itself if they are several."""
     gpu_share: float | None = None
     """Part of a card that one job takes, at most 1; none where recorded peak memory decides (`auto`)."""
     accelerator: str | None = None
@@ -27,10 +28,12 @@ def read_resources(node: Node) -> dict[str, Any]:
     values: dict[str, Any] = {}
     if "max_parallel" in given:
         values["max_parallel"] = whole(given["max_parallel"], 1, LARGEST)
-    if "gpus_per_job" in given and whole(given["gpus_per_job"], 1, LARGEST) > 1:
-        raise given["gpus_per_job"].error("a job trains on one GPU; several are not supported yet")
+    if "gpus_per_job" in given:
+        values["gpus_per_job"] = whole(given["gpus_per_job"], 1, LARGEST)
     if "gpu_share" in given and given["gpu_share"].value != "auto":
         values["gpu_share"] = _share(given["gpu_share"])
+        if values["gpu_share"] < 1 and values.get("gpus_per_job", 1) > 1:
+            raise given["gpu_share"].error("a job on several GPUs has them to itself; leave it out")
     if "accelerator" in given and given["accelerator"].value != "any":
         values["accelerator"] = _accelerator(given["accelerator"])
     return {"resources": Resources(**values)}

@@ -104,7 +104,9 @@ class Queue:
             sweep = sweeps[sweep_id]
             need = Need(
                 sweep.gpus_per_job,
-                ALONE if micro_batch is not None else sweep.gpu_share if self._by_memory else ALONE,
+                ALONE
+                if micro_batch is not None or sweep.gpus_per_job > 1 or not self._by_memory
+                else sweep.gpu_share,
                 sweep.accelerator if self._by_memory else None,
                 self._kinds.get(job_id, ""),
             )

@@ -155,7 +155,7 @@ def _execution(environment: dict[str, Any], device: Literal["auto", "cpu", "cuda
         device = "cpu"
     execution = Execution(device=device, threads=environment.get("threads", 1))
     execution = replace(execution, exact=environment.get("exact", True))
-    return replace(execution, micro_batch=environment.get("micro_batch"))
+    return replace(execution, micro_batch=environment.get("micro_batch"), gpus=environment.get("gpus", 1))
 
 
 def compare(record: Record, told: list[events.Event], tolerance: float) -> Verdict:

@@ -146,3 +146,11 @@ def test_one_window_a_pass_cannot_be_halved_but_a_shared_card_can_be_left(store:
             end(session, work, "gpu_memory")
             job = session.get_one(Job, work.job_id)
             assert (job.state, job.micro_batch) == (state, 1 if state == "queued" else None)
+
+
+def test_a_job_on_several_cards_has_them_to_itself(store: Store) -> None:
+    submit_text(store, SWEEP + "resources: {gpus_per_job: 2}\n")
+    queue = Queue(by_memory=True)
+    with store.read() as session:
+        queue.read(session)
+        assert {(turn.need.gpus, turn.need.share) for turn in queue.turns(session)} == {(2, 1.0)}
