@@ -13,7 +13,8 @@ from headcount.api.problems import Problem
 from headcount.api.results import QueryError
 from headcount.orchestrator.artifacts.datasets import prepare_for_all
 from headcount.orchestrator.settings import Settings
-from headcount.orchestrator.store import submit
+from headcount.orchestrator.store import Store, submit
+from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.submission import compare
 from headcount.sweeps.forecast import forecast
@@ -48,8 +49,8 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-def read_spec(text: str, settings: Settings) -> Plan:
-    """The plan of the sweep in `text`. Raises `UserError` for anything that is wrong with it."""
+def read_spec(text: str, settings: Settings, store: Store) -> Plan:
+    """The plan of the sweep in `text`, with what the store has of its growth. Raises `UserError`."""
 
     def named(config: DataConfig) -> Manifest:
         if config.text:
@@ -58,7 +59,10 @@ def read_spec(text: str, settings: Settings) -> Plan:
             )
         return prepare_for_all(config, settings)
 
-    return plan(parse_spec(text, ORIGIN), named)
+    spec = parse_spec(text, ORIGIN)
+    with store.read() as session:
+        growth = growth_of(session, spec)
+    return plan(spec, named, growth)
 
 
 @dataclass(frozen=True)

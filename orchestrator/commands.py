@@ -37,7 +37,7 @@ def plan(file: str, as_json: bool, slots: int | None) -> None:
 
     settings = load_settings()
     store = open_store(settings)
-    planned = make_plan(read_spec(file, store), settings)
+    planned = make_plan(read_spec(file, store), settings, store)
     with store.read() as session:
         found = compare(session, planned)
         changed = difference(session, planned)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import (
@@ -15,6 +15,7 @@ from headcount.orchestrator.store.models import (
     Progress,
     Sweep,
     SweepJob,
+    Trial,
 )
 from headcount.trainer.errors import UserError, nearest
 
@@ -44,6 +45,8 @@ class SweepState:
     running: tuple[RunningJob, ...]
     paused: bool
     """Whether jobs wait that start only when the sweep is resumed."""
+    growing: bool = False
+    """Whether the scheduler will still add cells or seeds, or will after a pause."""
 
     @property
     def jobs(self) -> int:
@@ -54,6 +57,8 @@ class SweepState:
         """Such as `12 finished, 2 running, 6 queued (paused)`."""
         order = ("finished", "diverged", "failed", "cancelled", "running", "cancelling", "queued")
         counts = ", ".join(f"{self.states[state]} {state}" for state in order if state in self.states)
+        if self.growing:
+            counts = f"{counts or '0 queued'}, more to come"
         return f"{counts} (paused)" if self.paused else counts
 
 
@@ -72,6 +77,8 @@ class JobLine:
     attempts: int
     cause: str | None
     message: str | None
+    pruned: bool = False
+    """Whether a search gave its cell up: nothing is wrong with the job."""
 
 
 def find_sweep(session: Session, name: str) -> Sweep:
@@ -118,7 +125,8 @@ def sweep_state(session: Session, sweep: Sweep) -> SweepState:
         states=states,
         waiting=session.scalar(waiting) or 0,
         running=tuple(_running(session, sweep) if states else ()),
-        paused=session.scalar(paused.limit(1)) is not None,
+        paused=session.scalar(paused.limit(1)) is not None or sweep.growth == "held",
+        growing=sweep.growth in ("growing", "held"),
     )
 
 
@@ -155,8 +163,9 @@ def job_lines(session: Session, sweep: Sweep) -> list[JobLine]:
         .group_by(Attempt.job_id)
         .subquery("numbers")
     )
+    pruned = exists().where(Trial.cell_id == Cell.id, Trial.state == "pruned")
     query = (
-        select(Job, Cell, Attempt)
+        select(Job, Cell, Attempt, pruned)
         .join(SweepJob, SweepJob.job_id == Job.id)
         .join(Cell, Cell.id == SweepJob.cell_id)
         .outerjoin(numbers, numbers.c.job_id == Job.id)
@@ -177,8 +186,9 @@ def job_lines(session: Session, sweep: Sweep) -> list[JobLine]:
             attempts=attempt.number if attempt else 0,
             cause=attempt.cause if attempt else None,
             message=attempt.message if attempt else None,
+            pruned=is_pruned and job.state == "cancelled",
         )
-        for job, cell, attempt in session.execute(query)
+        for job, cell, attempt, is_pruned in session.execute(query)
     ]
 
 

@@ -5,16 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from headcount.orchestrator.artifacts.datasets import prepare_for_all
 from headcount.orchestrator.following import cell_words
 from headcount.orchestrator.overview import find_sweep
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, Submission
 from headcount.orchestrator.store.difference import Difference
+from headcount.orchestrator.store.growth import growth_of
 from headcount.sweeps.plan import Plan, plan
 from headcount.sweeps.rendering import counted
 from headcount.sweeps.spec import SweepSpec, load_spec, parse_spec
 from headcount.trainer.config import DataConfig
-from headcount.trainer.data import prepare
 
 MOST_CELLS = 10
 """Cells that are named of those that an edited file adds, and as many of those that it removes."""
@@ -35,9 +36,11 @@ def is_file(file_or_name: str) -> bool:
     return path.exists() or path.suffix in (".yaml", ".yml") or "/" in file_or_name
 
 
-def make_plan(spec: SweepSpec, settings: Settings) -> Plan:
-    """The plan of a sweep, its text prepared under the home."""
-    return plan(spec, lambda data: prepare(text_of(data, spec.folder), settings.home))
+def make_plan(spec: SweepSpec, settings: Settings, store: Store) -> Plan:
+    """The plan of a sweep with what the store has of its growth, its text prepared for the nodes."""
+    with store.read() as session:
+        growth = growth_of(session, spec)
+    return plan(spec, lambda data: prepare_for_all(text_of(data, spec.folder), settings), growth)
 
 
 def text_of(data: DataConfig, folder: Path | None) -> DataConfig:

@@ -35,7 +35,7 @@ def run_sweep(
     """
     store = open_store(settings)
     spec = read_spec(file_or_name, store)
-    planned = make_plan(spec, settings)
+    planned = make_plan(spec, settings, store)
     with store.write() as session:
         found = difference(session, planned)
         stop_at = None if stop_after is None else now() + timedelta(seconds=stop_after)

@@ -17,6 +17,7 @@ from headcount.orchestrator.lease import LEASE_SECONDS, Lease
 from headcount.orchestrator.nodes import Nodes
 from headcount.orchestrator.packing import share_on
 from headcount.orchestrator.placement import place
+from headcount.orchestrator.search.growing import Growing
 from headcount.orchestrator.seats import Seat
 from headcount.orchestrator.store.engine import StoreUnavailable
 from headcount.orchestrator.store.memory import recorded_peaks
@@ -53,6 +54,7 @@ class Scheduler:
         self.hearing = Hearing(lease, cluster, self.nodes)
         self.seats = self.hearing.seats
         self.lacking = Lacking(lease, cluster, self.nodes)
+        self.growing = Growing(lease)
         self.queue = Queue()
         self._with_gpus = False
         self._renewed = self._fitted = 0.0
@@ -89,6 +91,7 @@ class Scheduler:
 
     def dismiss_all(self) -> None:
         """Let all slots go at once; what they ran is settled as lost by the next scheduler."""
+        self.growing.close()
         self.lacking.withdraw()
         self.nodes.clear_marks()
         for seat in list(self.seats.values()):
@@ -103,6 +106,7 @@ class Scheduler:
         self._stop_by_force()
         self._stop_drained()
         self._give_up_hanging()
+        self.growing.step()
         self._place()
         self.hearing.listen()
 

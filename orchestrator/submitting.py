@@ -21,7 +21,7 @@ from headcount.trainer.errors import UserError
 def submit_to_store(file_or_name: str, settings: Settings, console: Console) -> None:
     """Raises `UserError`."""
     store = open_store(settings)
-    planned = make_plan(read_spec(file_or_name, store), settings)
+    planned = make_plan(read_spec(file_or_name, store), settings, store)
     with store.write() as session:
         found = difference(session, planned)
         submission = submit(session, planned, user_name())

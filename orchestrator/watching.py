@@ -10,6 +10,7 @@ from rich.console import Console
 from headcount.orchestrator.following import Picture, cell_words
 from headcount.orchestrator.lease import current_holder
 from headcount.orchestrator.overview import SweepState, find_sweep, job_lines, sweep_state
+from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.service import Service, Unreachable
 from headcount.orchestrator.store import Store, StoreUnavailable
 from headcount.orchestrator.store.journal import now
@@ -36,7 +37,8 @@ class Look:
 
     @property
     def is_over(self) -> bool:
-        return not self.state.waiting or self.held_back is not None
+        to_come = self.state.waiting or self.state.growing
+        return not to_come or self.held_back is not None
 
 
 def look(store: Store, name: str) -> Look:
@@ -114,10 +116,14 @@ def conclude(store: Store, name: str, console: Console, seconds: float, held_bac
     with store.read() as session:
         sweep = find_sweep(session, name)
         state = sweep_state(session, sweep)
-        lines = [line for line in job_lines(session, sweep) if line.state != "finished"]
+        lines = [line for line in job_lines(session, sweep) if line.state != "finished" and not line.pruned]
+        found = list(growth_words(session, sweep))
+        is_whole = sweep.growth not in ("growing", "held", "stopped")
     console.print(f"{name}: {state.words}, in {duration(seconds)}", highlight=False, soft_wrap=True)
     if held_back:
         console.print(f"No more is begun: {held_back}", highlight=False, soft_wrap=True)
+    for words in found:
+        console.print(words, highlight=False, markup=False, soft_wrap=True)
     problems = [line for line in lines if not (held_back and line.state in ("queued", "running"))]
     for line in problems[:MOST_PROBLEMS]:
         reason = (line.message or line.cause or "").strip().splitlines()
@@ -132,4 +138,4 @@ def conclude(store: Store, name: str, console: Console, seconds: float, held_bac
         console.print(f"  and {len(problems) - MOST_PROBLEMS} more: headcount jobs {name}", highlight=False)
     if any(line.state == "failed" for line in problems):
         console.print("How its attempts ended: headcount why JOB", highlight=False)
-    return 3 if lines else 0
+    return 3 if lines or not is_whole else 0

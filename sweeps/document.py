@@ -84,6 +84,11 @@ class Node:
             raise self.unexpected(expected)
         return self.value
 
+    def boolean(self) -> bool:
+        if not isinstance(self.value, bool):
+            raise self.unexpected("true or false")
+        return self.value
+
     def choice(self, choices: Iterable[str]) -> str:
         choices = tuple(choices)
         if self.value not in choices:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from headcount.sweeps.document import parse_document, read_text
-from headcount.sweeps.sections import dotted, field_value
+from headcount.sweeps.fields import dotted, field_value
 from headcount.sweeps.values import LARGEST, known, whole
 from headcount.trainer.config import FieldError, job_from_fields
 

@@ -2,24 +2,35 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from headcount.sweeps.document import SpecError
+from headcount.sweeps.drafts import (
+    Draft,
+    Point,
+    Prepare,
+    check_tail,
+    configs_of,
+    draft_cells,
+    prepared,
+    settings_read,
+)
 from headcount.sweeps.expression import ExpressionError
-from headcount.sweeps.identity import canonical, digest
-from headcount.sweeps.rules import broken_control, broken_rule, cell_name, field_places
+from headcount.sweeps.growth import Growth, ToCome, cell_key
+from headcount.sweeps.identity import digest
+from headcount.sweeps.refining import most_refined
+from headcount.sweeps.rules import broken_rule, cell_name
 from headcount.sweeps.spec import SweepSpec
-from headcount.trainer.config import DataConfig, FieldError, JobConfig, complete_fields, job_from_fields
+from headcount.trainer.config import DataConfig, FieldError, JobConfig, complete_fields
 from headcount.trainer.data import Manifest
-from headcount.trainer.residuals.registry import stream_fields, stream_names, stream_reads
-from headcount.trainer.tail import is_evaluated, sized_tail_start
+from headcount.trainer.flops import job_flops
 
 MAX_JOBS = 100_000
 """Of one sweep, so that a slip in a list of values is refused rather than expanded."""
 
-Prepare = Callable[[DataConfig], Manifest]
+NOTHING = Growth()
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,8 @@ class PlannedJob:
     """The job at the same seed in the cell's control."""
     position: int
     """Order of dispatch, from 0."""
+    is_wanted: bool = True
+    """False where the cell's trial was pruned: what it lacks is not trained."""
 
 
 @dataclass(frozen=True)
@@ -58,22 +71,51 @@ class Plan:
     datasets: tuple[Manifest, ...]
     cells: tuple[PlannedCell, ...]
     jobs: tuple[PlannedJob, ...]
+    texts: Mapping[DataConfig, Manifest]
+    """The data set of every text that a cell names."""
+    to_come: ToCome | None = None
+    """What the sweep may add to itself; none where that is nothing."""
+
+    def cell_of(self, settings: Mapping[str, Any]) -> PlannedCell | None:
+        """The cell that has these settings of all axes; its stream may not read them all."""
+        config, _ = configs_of(self.spec, settings)
+        read = settings_read(self.spec, config, settings)
+        found = [cell for cell in self.cells if cell.settings == read]
+        return min(found, key=lambda cell: cell.is_control, default=None)
+
+    @property
+    def axes(self) -> dict[str, tuple[Any, ...]]:
+        """Axis to the values that cells have: those of the file, and those that were found in between."""
+        axes = {}
+        for axis, listed in self.spec.axes.items():
+            given = () if axis in self.spec.ranges else listed
+            found = {cell.settings[axis] for cell in self.cells if axis in cell.settings} - {*given}
+            axes[axis] = tuple(sorted((*given, *found))) if found else given
+        return axes
 
 
-def plan(spec: SweepSpec, prepare: Prepare) -> Plan:
+def plan(spec: SweepSpec, prepare: Prepare, growth: Growth = NOTHING) -> Plan:
     """Expand `spec`; `prepare` gives the manifest of the text that a job names.
 
-    Points of the grid that differ only in what their stream does not read are one cell. Raises `SpecError`
-    for a cell that breaks a rule of the trainer and is not skipped, before any text is prepared.
+    Points of the grid that differ only in what their stream does not read are one cell. Of a search the grid,
+    with ranges at their two ends, is only checked, and the cells are those that `growth` tells of. Raises
+    `SpecError` for a cell that breaks a rule of the trainer and is not skipped, before any text is prepared.
     """
     _check_size(spec)
-    points = [_Point(settings, *_configs(spec, settings)) for settings in _unskipped(spec)]
-    if not points:
+    grid = [Point(settings, *configs_of(spec, settings)) for settings in _unskipped(spec)]
+    if not grid:
         raise spec.error("every cell is skipped", "skip")
     if spec.tail is not None:
-        _check_tail(spec, spec.tail, points)
-    texts = _prepared(spec, points, prepare)
-    drafts, pairs = _drafts(spec, points, texts)
+        check_tail(spec, spec.tail, grid)
+    texts = prepared(spec, grid, prepare)
+    grid_drafts, grid_pairs = draft_cells(spec, grid, texts)
+    points = [Point(dict(settings), *configs_of(spec, settings)) for settings in growth.points]
+    drafts, pairs = grid_drafts, grid_pairs
+    if spec.search is not None:
+        _check_objective(spec, grid_pairs)
+        drafts, pairs = draft_cells(spec, points, texts) if points else ({}, {})
+    elif points:
+        drafts, pairs = draft_cells(spec, [*grid, *points], texts)
     positions = {key: position for position, key in enumerate(drafts)}
     controls = set(pairs.values())
     cells = tuple(
@@ -86,24 +128,29 @@ def plan(spec: SweepSpec, prepare: Prepare) -> Plan:
         for key, draft in drafts.items()
     )
     datasets = {manifest.fingerprint: manifest for manifest in texts.values()}
-    return Plan(spec, tuple(datasets.values()), cells, _jobs(spec, cells, list(drafts.values())))
+    jobs = _jobs(spec, cells, list(drafts.values()), growth)
+    to_come = _to_come(spec, grid_drafts, grid_pairs, growth, len(jobs))
+    return Plan(spec, tuple(datasets.values()), cells, jobs, texts, to_come)
 
 
-class _Point(NamedTuple):
-    """A setting of all axes, with its configuration at seed 0 and its control's."""
+def is_trainable(spec: SweepSpec, settings: Mapping[str, Any]) -> bool:
+    """Whether a point of a search is not skipped, and breaks no rule of the trainer."""
+    try:
+        if spec.skip and _is_skipped(spec, settings):
+            return False
+        configs_of(spec, settings)
+    except SpecError:
+        return False
+    return True
 
-    settings: dict[str, Any]
-    config: JobConfig
-    control: JobConfig | None
 
-
-class _Draft(NamedTuple):
-    """A cell on its way: `content` is canonical at seed 0."""
-
-    settings: dict[str, Any]
-    config: JobConfig
-    fingerprint: str
-    content: dict[str, Any]
+def points_at(spec: SweepSpec, values: Iterable[float]) -> tuple[dict[str, Any], ...]:
+    """The grid's settings with other values of the axis that the sweep refines."""
+    assert spec.refine is not None
+    first = spec.axes[spec.refine][0]
+    others = [settings for settings in _unskipped(spec) if settings[spec.refine] == first]
+    points = tuple({**settings, spec.refine: value} for value in values for settings in others)
+    return tuple(settings for settings in points if is_trainable(spec, settings))
 
 
 def _check_size(spec: SweepSpec) -> None:
@@ -140,123 +187,23 @@ def _is_skipped(spec: SweepSpec, settings: Mapping[str, Any]) -> bool:
     return False
 
 
-def _configs(spec: SweepSpec, settings: Mapping[str, Any]) -> tuple[JobConfig, JobConfig | None]:
-    """A cell's configuration and its control's."""
-    fields = {**spec.job, **settings}
-    try:
-        config = job_from_fields(fields)
-    except FieldError as error:
-        raise broken_rule(spec, settings, error) from error
-    if spec.control is None:
-        return config, None
-    try:
-        return config, job_from_fields({**fields, **spec.control})
-    except FieldError as error:
-        raise broken_control(spec, settings, error) from error
-
-
-def _check_tail(spec: SweepSpec, tail: int, points: Iterable[_Point]) -> None:
-    """Every cell has that many evaluations after its warm-up."""
-    for settings, config, _ in points:
-        train = config.train
-        start = sized_tail_start(tail, train.steps, train.eval_every)
-        if start < max(1, train.warmup_steps):
-            after = sum(
-                is_evaluated(step, train.steps, train.eval_every)
-                for step in range(max(1, train.warmup_steps), train.steps + 1)
-            )
-            cell = f" (in the cell {cell_name(settings)})" if settings else ""
-            raise spec.error(
-                f"{tail} evaluations reach into the warm-up of {train.warmup_steps} steps; expected at most "
-                f"{after}{cell}",
-                "tail",
-            )
-
-
-def _prepared(spec: SweepSpec, points: Iterable[_Point], prepare: Prepare) -> dict[DataConfig, Manifest]:
-    """The manifest of every text that a cell trains on; each is prepared once."""
-    texts: dict[DataConfig, Manifest] = {}
-    for settings, config, _ in points:
-        if config.data in texts:
-            continue
-        try:
-            texts[config.data] = prepare(config.data)
-        except FieldError as error:
-            raise spec.error(
-                error.problem, *field_places(spec, error.name, settings), *field_places(spec, "data.context")
-            ) from error
-    return texts
-
-
-def _drafts(
-    spec: SweepSpec, points: Iterable[_Point], texts: Mapping[DataConfig, Manifest]
-) -> tuple[dict[str, _Draft], dict[str, str]]:
-    """The cells by their id at seed 0, the grid first; and the control of each cell of the grid."""
-    grid: dict[str, _Draft] = {}
-    controls: dict[str, _Draft] = {}
-    pairs: dict[str, str] = {}
-    for settings, config, control in points:
-        draft = _draft(spec, settings, config, texts[config.data])
-        key = digest(draft.content)
-        if grid.setdefault(key, draft).settings != draft.settings:
-            raise _same_job(spec, grid[key], draft)
-        if control is not None and spec.control is not None:
-            drafted = _draft(spec, {**settings, **spec.control}, control, texts[control.data])
-            paired = digest(drafted.content)
-            controls.setdefault(paired, drafted)
-            if pairs.setdefault(key, paired) != paired:
-                raise _several_controls(spec, draft, controls[pairs[key]], drafted)
-    for axis in spec.axes:
-        if not any(axis in draft.settings for draft in grid.values()):
-            readers = [name for name in stream_names() if axis.partition(".")[2] in stream_reads(name)]
-            streams = sorted({draft.config.model.residual for draft in grid.values()})
-            raise spec.error(
-                f"the residual stream {', '.join(streams)} does not read it; "
-                f"set model.residual to one that does: {', '.join(readers)}",
-                f"axes.{axis}",
-            )
-    return grid | {key: draft for key, draft in controls.items() if key not in grid}, pairs
-
-
-def _draft(spec: SweepSpec, settings: Mapping[str, Any], config: JobConfig, manifest: Manifest) -> _Draft:
-    if "model.vocab_size" not in {**spec.job, **spec.axes}:
-        config = replace(config, model=replace(config.model, vocab_size=manifest.vocab_size))
-    elif config.model.vocab_size != manifest.vocab_size:
-        raise spec.error(
-            f"{config.model.vocab_size}, where the text {manifest.name} has {manifest.vocab_size}; "
-            "leave the line out to take the text's",
-            *field_places(spec, "model.vocab_size", settings),
-        )
-    idle = {f"model.{name}" for name in stream_fields() - stream_reads(config.model.residual)}
-    read = {axis: settings[axis] for axis in spec.axes if axis not in idle}
-    return _Draft(read, config, manifest.fingerprint, canonical(config, manifest.fingerprint))
-
-
-def _same_job(spec: SweepSpec, one: _Draft, other: _Draft) -> SpecError:
-    differing = next(axis for axis in other.settings if one.settings.get(axis) != other.settings[axis])
-    return spec.error(
-        f"the cells {cell_name(one.settings)} and {cell_name(other.settings)} are the same job; keep one",
-        *field_places(spec, differing, other.settings),
-    )
-
-
-def _several_controls(spec: SweepSpec, draft: _Draft, one: _Draft, other: _Draft) -> SpecError:
-    axis = next(axis for axis in other.settings if one.settings.get(axis) != other.settings[axis])
-    return spec.error(
-        f"the cell {cell_name(draft.settings)} would have several controls, {cell_name(one.settings)} and "
-        f"{cell_name(other.settings)}; give {axis} in control",
-        "control",
-    )
-
-
-def _jobs(spec: SweepSpec, cells: tuple[PlannedCell, ...], drafts: list[_Draft]) -> tuple[PlannedJob, ...]:
-    ids = [{seed: digest({**draft.content, "seed": seed}) for seed in spec.seeds} for draft in drafts]
+def _jobs(
+    spec: SweepSpec, cells: tuple[PlannedCell, ...], drafts: list[Draft], growth: Growth
+) -> tuple[PlannedJob, ...]:
+    keys = [cell_key(cell.is_control, cell.settings) for cell in cells]
+    seeds = [tuple(dict.fromkeys((*spec.seeds, *growth.seeds.get(key, ())))) for key in keys]
+    given_up = _given_up(cells, keys, growth)
+    ids = [
+        {seed: digest({**draft.content, "seed": seed}) for seed in seeds[position]}
+        for position, draft in enumerate(drafts)
+    ]
     # a control goes before its first treatment, so that deltas appear as soon as treatments finish
     ahead = dict.fromkeys(p for cell in cells for p in (cell.control, cell.position) if p is not None)
     if spec.order == "axis":
-        sequence = [(position, seed) for position in ahead for seed in spec.seeds]
+        sequence = [(position, seed) for position in ahead for seed in seeds[position]]
     else:
-        sequence = [(position, seed) for seed in spec.seeds for position in ahead]
+        every = dict.fromkeys((*spec.seeds, *sorted(seed for some in seeds for seed in some)))
+        sequence = [(position, seed) for seed in every for position in ahead if seed in ids[position]]
     if spec.order == "shuffled":
         # ids are hashes: their order is as good as drawn, and the same on every machine
         sequence.sort(key=lambda pair: ids[pair[0]][pair[1]])
@@ -269,8 +216,47 @@ def _jobs(spec: SweepSpec, cells: tuple[PlannedCell, ...], drafts: list[_Draft])
                 config=replace(drafts[position].config, seed=seed),
                 fingerprint=drafts[position].fingerprint,
                 cell=position,
-                control_id=None if control is None else ids[control][seed],
+                control_id=None if control is None else ids[control].get(seed),
                 position=order,
+                is_wanted=position not in given_up,
             )
         )
     return tuple(jobs)
+
+
+def _given_up(cells: tuple[PlannedCell, ...], keys: list[str], growth: Growth) -> set[int]:
+    """Positions of the pruned cells, and of controls that no other cell is paired with."""
+    pruned = {cell.position for cell in cells if not cell.is_control and keys[cell.position] in growth.pruned}
+    kept = {cell.control for cell in cells if cell.position not in pruned}
+    lost = {control for position in pruned if (control := cells[position].control) is not None}
+    return pruned | (lost - kept)
+
+
+def _check_objective(spec: SweepSpec, pairs: Mapping[str, str]) -> None:
+    if spec.search is not None and spec.search.objective == "delta" and len(set(pairs.values())) > 1:
+        raise spec.error(
+            "a delta ranks trials only where all have the same control, and these axes give them different "
+            "ones; take objective: loss",
+            "search.objective",
+        )
+
+
+def _to_come(
+    spec: SweepSpec, grid: Mapping[str, Draft], pairs: Mapping[str, str], growth: Growth, jobs: int
+) -> ToCome | None:
+    """What the sweep may still add, by its file, to the `jobs` that it has."""
+    if growth.is_over:
+        return None
+    if spec.search is not None:
+        controls = len(set(pairs.values()))
+        trials = spec.search.trials * (1 + (controls > 1)) + (controls == 1)
+        most = trials * len(spec.seeds) + spec.search.fresh_seeds * (1 + (controls > 0))
+    elif spec.refine is not None:
+        values = len(spec.axes[spec.refine])
+        most = len(grid) // values * (values + most_refined(values)) * len(spec.seeds)
+    elif spec.seed_rule is not None:
+        most = len(grid) * spec.seed_rule.max
+    else:
+        return None
+    costliest = max((draft.config for draft in grid.values()), key=job_flops)
+    return ToCome(most - jobs, costliest) if most > jobs else None

@@ -5,20 +5,15 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headcount.sweeps.adaptive import Range, read_range, read_refine, read_search, read_seed_rule
 from headcount.sweeps.document import Node
 from headcount.sweeps.expression import ExpressionError, parse_expression
+from headcount.sweeps.fields import dotted, field_value
 from headcount.sweeps.resources import read_budget, read_resources
 from headcount.sweeps.values import LARGEST, known, positive, whole
-from headcount.trainer.config import FIELDS, SECTIONS, FieldError, check_field
+from headcount.trainer.config import FIELDS
 from headcount.trainer.errors import nearest
-from headcount.trainer.residuals.registry import stream_names
-from headcount.trainer.scales import SCALES
 from headcount.trainer.tail import FEWEST
-
-NOT_YET = {
-    "refine": "give the values of the axis as a list",
-}
-"""Fields of the sweep file that nothing reads yet, and what holds meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -31,43 +26,6 @@ class Analysis:
     flat_margin: float | None = None
     """Nats within which an optimum counts as flat; none where flatness is not asked."""
     alpha: float = 0.05
-
-
-def dotted(node: Node) -> dict[str, Node]:
-    """The job's fields under `node` by their dotted names, written nested by section or dotted."""
-    found: dict[str, Node] = {}
-    for key, child in node.mapping("fields of a job, such as 'model.residual: mhar'").items():
-        inside = (
-            {f"{key}.{k}": n for k, n in child.mapping(f"fields of {key}").items()}
-            if key in SECTIONS
-            else {key: child}
-        )
-        for name, value in inside.items():
-            if name in found:
-                raise value.error(f"given twice; first on line {found[name].line}")
-            if name == "seed":
-                raise value.error("seeds are listed at the top, as in 'seeds: [0, 1, 2]'")
-            if name not in FIELDS:
-                valid = SECTIONS if isinstance(value.value, dict) else FIELDS
-                raise value.error(f"unknown field; {nearest(name, valid)}")
-            found[name] = value
-    return found
-
-
-def field_value(name: str, node: Node) -> Any:
-    """The value of a job's field, with the rules that a single value can be held against."""
-    if node.value is None:
-        raise node.error("has no value; leave the line out for the default")
-    try:
-        value = check_field(name, node.plain())
-    except FieldError as error:
-        raise node.error(error.problem) from error
-    if isinstance(value, int) and value > LARGEST:
-        raise node.error(f"got {value}; expected at most {LARGEST}")
-    names = {"model.scale": tuple(SCALES), "model.residual": stream_names()}.get(name)
-    if names and value not in names:
-        raise node.error(f"unknown {name.partition('.')[2]} {value!r}; {nearest(value, names)}")
-    return value
 
 
 def _name(node: Node) -> dict[str, Any]:
@@ -90,9 +48,12 @@ def _job(node: Node) -> dict[str, Any]:
 
 def _axes(node: Node) -> dict[str, Any]:
     axes: dict[str, tuple[Any, ...]] = {}
+    ranges: dict[str, Range] = {}
     for name, axis in dotted(node).items():
         if isinstance(axis.value, dict):
-            raise axis.error("a range is not supported yet; list the values, as in [1e-4, 3e-4, 1e-3]")
+            ranges[name] = read_range(name, axis)
+            axes[name] = (ranges[name].low, ranges[name].high)
+            continue
         values: dict[Any, None] = {}
         for item in axis.items("a list of values"):
             value = field_value(name, item)
@@ -102,12 +63,12 @@ def _axes(node: Node) -> dict[str, Any]:
         if not values:
             raise axis.error("an axis without values; list at least one, or remove the axis")
         axes[name] = tuple(values)
-    return {"axes": axes}
+    return {"axes": axes, "ranges": ranges}
 
 
 def _seeds(node: Node) -> dict[str, Any]:
     if isinstance(node.value, dict):
-        raise node.error("adding seeds by a rule is not supported yet; list them, as in [0, 1, 2]")
+        return read_seed_rule(node)
     seeds: dict[int, None] = {}
     for item in node.items("a list such as [0, 1, 2]"):
         seed = whole(item, 0, LARGEST)
@@ -206,7 +167,8 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "seeds": _seeds,
     "control": _control,
     "skip": _skip,
-    "search": lambda node: _only(node, "grid"),
+    "search": read_search,
+    "refine": read_refine,
     "order": lambda node: {"order": node.choice(("by_seed", "axis", "shuffled"))},
     "priority": lambda node: {"priority": whole(node, -LARGEST, LARGEST)},
     "on_failure": lambda node: {"on_failure": node.choice(("continue", "stop"))},

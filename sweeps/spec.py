@@ -6,13 +6,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headcount.sweeps import sections
+from headcount.sweeps.adaptive import Range, Search, SeedRule, check_adaptive
 from headcount.sweeps.document import Node, SpecError, parse_document, read_text
 from headcount.sweeps.expression import Expression
+from headcount.sweeps.fields import dotted
 from headcount.sweeps.resources import Resources
 from headcount.sweeps.sections import Analysis
 from headcount.trainer.errors import nearest
 
-__all__ = ["Analysis", "Resources", "SpecError", "SweepSpec", "load_spec", "parse_spec"]
+__all__ = [
+    "Analysis",
+    "Range",
+    "Resources",
+    "Search",
+    "SeedRule",
+    "SpecError",
+    "SweepSpec",
+    "load_spec",
+    "parse_spec",
+]
 
 
 @dataclass(frozen=True)
@@ -30,8 +42,17 @@ class SweepSpec:
     job: Mapping[str, Any] = field(default_factory=dict)
     """Dotted fields that every cell shares."""
     axes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """Dotted field to its values, in the file's order."""
+    """Dotted field to its values, in the file's order; of a range its two ends."""
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    """Those of the axes that a search takes any value of."""
+    search: Search | None = None
+    """None for the whole grid."""
+    refine: str | None = None
+    """The axis whose values are made finer around the best one; none for as listed."""
     seeds: tuple[int, ...] = (0,)
+    """Those of every cell; of a rule those of its first stage."""
+    seed_rule: SeedRule | None = None
+    """How seeds are added to these; none for no others."""
     control: Mapping[str, Any] | None = field(default_factory=lambda: {"model.residual": "additive"})
     """The fields in which a control differs from its treatment; none for a sweep without controls."""
     skip: tuple[Expression, ...] = ()
@@ -46,6 +67,11 @@ class SweepSpec:
     """The budget: jobs are dispatched while they fit in it; none for no bound."""
     folder: Path | None = field(default=None, compare=False)
     """Of the file: relative paths in `data.text` start there; none for text that was no file."""
+
+    @property
+    def is_adaptive(self) -> bool:
+        """Whether the sweep adds cells or seeds to itself while it runs."""
+        return any(part is not None for part in (self.search, self.refine, self.seed_rule))
 
     def error(self, problem: str, *places: str) -> SpecError:
         """An error at the first of `places` that the file has."""
@@ -68,8 +94,6 @@ def parse_spec(text: str, origin: str, folder: Path | None = None) -> SweepSpec:
             raise node.error(
                 "these results were trained elsewhere and imported; they cannot be trained again"
             )
-        if key in sections.NOT_YET:
-            raise node.error(f"not supported yet; {sections.NOT_YET[key]}")
         if key not in sections.READERS:
             raise node.error(f"unknown field; {nearest(key, sections.READERS)}")
         if node.value is None:
@@ -87,11 +111,12 @@ def _check_across(given: Mapping[str, Node], values: Mapping[str, Any]) -> None:
     """The rules between the file's parts."""
     axes, job = values.get("axes", {}), values.get("job", {})
     if both := [name for name in axes if name in job]:
-        places = sections.dotted(given["axes"])
-        first = sections.dotted(given["job"])[both[0]].line
+        places = dotted(given["axes"])
+        first = dotted(given["job"])[both[0]].line
         raise places[both[0]].error(f"also set in job, on line {first}; give it in one place")
     if "analysis" in values:
         sections.check_analysis(given["analysis"], values["analysis"], axes)
+    check_adaptive(given, values)
 
 
 def _lines(node: Node) -> list[tuple[str, int]]:

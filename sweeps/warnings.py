@@ -34,7 +34,7 @@ def plan_warnings(plan: Plan, configs: list[JobConfig], results: Mapping[str, fl
 def _rates(plan: Plan, results: Mapping[str, float | None]) -> Iterator[str]:
     """Whether every method has the same learning rates, with the best ones inside."""
     axis = plan.spec.axes.get(RATE, ())
-    if len(axis) < 2:
+    if len(axis) < 2 or plan.spec.search is not None:  # a search weighs rates by what it saw
         return
     by_method: dict[tuple[object, ...], list[tuple[float, int]]] = defaultdict(list)
     for cell in plan.cells:

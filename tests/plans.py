@@ -6,11 +6,13 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store import Store, Submission, submit
+from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Attempt
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
 from headcount.orchestrator.store.transitions import Work, dispatch, end_attempt
-from headcount.sweeps.plan import Plan, plan
+from headcount.sweeps.growth import Growth
+from headcount.sweeps.plan import NOTHING, Plan, plan
 from headcount.sweeps.spec import parse_spec
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data import Manifest
@@ -29,8 +31,8 @@ seeds: [0, 1]
 EVALUATIONS = [(0, 5.5), (10, 4.0), (20, 3.5), (30, 3.25), (35, 3.1875), (40, 3.125)]
 
 
-def make_plan(text: str = SWEEP) -> Plan:
-    return plan(parse_spec(text, "tiny.yaml"), _manifest)
+def make_plan(text: str = SWEEP, growth: Growth = NOTHING) -> Plan:
+    return plan(parse_spec(text, "tiny.yaml"), _manifest, growth)
 
 
 def _manifest(config: DataConfig) -> Manifest:
@@ -39,7 +41,8 @@ def _manifest(config: DataConfig) -> Manifest:
 
 def submit_text(store: Store, text: str = SWEEP) -> Submission:
     with store.write() as session:
-        return submit(session, make_plan(text), "tester")
+        growth = growth_of(session, parse_spec(text, "tiny.yaml"))
+        return submit(session, make_plan(text, growth), "tester")
 
 
 def start_next(session: Session, slot: str = "slot-1") -> Work:

@@ -119,7 +119,7 @@ def submit_sweep(
     """
     if query.dry_run:
         response.status_code = 200
-        planned = read_spec(text, settings)
+        planned = read_spec(text, settings, store)
         with store.read() as session:
             return plan_view(session, planned)
     question = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -127,7 +127,7 @@ def submit_sweep(
         if claim.answer is not None:
             submitted = SubmissionView(**json.loads(claim.answer))
         else:
-            planned = read_spec(text, settings)
+            planned = read_spec(text, settings, store)
             with store.write() as session:
                 submitted = store_sweep(session, planned, caller)
                 claim.keep(session, to_json(submitted))

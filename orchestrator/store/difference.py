@@ -1,6 +1,5 @@
 """What an edited sweep file changes of the sweep that the store has under its name."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.store.growth import texts_of
 from headcount.orchestrator.store.models import Cell, Sweep
+from headcount.sweeps.growth import cell_key, plain
 from headcount.trainer.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ def difference(session: Session, plan: "Plan") -> Difference | None:
     rows = session.scalars(select(Cell).where(Cell.sweep_id == sweep.id).order_by(Cell.position))
     before = {cell_key(row.is_control, row.settings): row.settings for row in rows}
     after = {cell_key(cell.is_control, cell.settings): cell.settings for cell in plan.cells}
-    values = sweep_values(plan.spec)
-    told_apart = {"axes", "seeds", "yaml", "folder"}
+    values = sweep_values(plan)
+    told_apart = {"axes", "seeds", "yaml", "folder", "adaptive", "texts"}
     return Difference(
         added=tuple(settings for key, settings in after.items() if key not in before),
         removed=tuple(settings for key, settings in before.items() if key not in after),
@@ -72,7 +73,7 @@ def _edited_beside_columns(sweep: Sweep, spec: "SweepSpec") -> Iterator[str]:
         before = parse_spec(sweep.yaml, sweep.name)
     except UserError:
         return  # imported, or of a Headcount that read other fields
-    for name in ("control", "order", "priority", "tail"):
+    for name in ("control", "order", "priority", "tail", "search", "ranges", "refine", "seed_rule"):
         if getattr(before, name) != getattr(spec, name):
             yield name
     for name in dict.fromkeys((*before.job, *spec.job)):
@@ -80,26 +81,24 @@ def _edited_beside_columns(sweep: Sweep, spec: "SweepSpec") -> Iterator[str]:
             yield name
 
 
-def sweep_values(spec: "SweepSpec") -> dict[str, Any]:
-    """The columns of `sweep` that its file decides."""
+def sweep_values(plan: "Plan") -> dict[str, Any]:
+    """The columns of `sweep` that its file decides, with the axes as its cells have them."""
+    spec = plan.spec
+    adaptive = {
+        "search": asdict(spec.search) if spec.search else None,
+        "refine": spec.refine,
+        "seed_rule": asdict(spec.seed_rule) if spec.seed_rule else None,
+    }
     return {
         "description": spec.description,
         "yaml": spec.text,
         "folder": str(spec.folder) if spec.folder else None,
-        "axes": plain(spec.axes),
+        "axes": plain(plan.axes),
         "seeds": list(spec.seeds),
         "analysis": plain(asdict(spec.analysis)) if spec.analysis else {},
         "on_failure": spec.on_failure,
         **asdict(spec.resources),
         "gpu_hours": spec.gpu_hours,
+        "adaptive": adaptive if spec.is_adaptive else None,
+        "texts": texts_of(plan),
     }
-
-
-def cell_key(is_control: bool, settings: Mapping[str, Any]) -> str:
-    """Equal for a cell of a plan and the row that the store has of it."""
-    return json.dumps([is_control, plain(settings)], sort_keys=True)
-
-
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """With lists for tuples, as JSON gives them back."""
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}

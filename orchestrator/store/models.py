@@ -28,6 +28,7 @@ CAUSES = (
     "timed_out",
     "data_differs",
 )
+TRIAL_STATES = ("open", "complete", "pruned", "skipped", "failed")
 JOB_KINDS = ("train", "probe", "evaluate", "convert", "external")
 """`external` was trained elsewhere: its result was imported, and it cannot be trained again."""
 
@@ -62,6 +63,15 @@ class Sweep(Base):
     """Only jobs that would end before are dispatched; none for no bound."""
     folder: Mapped[str | None] = mapped_column(Text)
     """Where the file lay: relative paths of `data.text` start there."""
+    adaptive: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What the sweep adds to itself: its `search`, `refine` and `seed_rule`; none for a plain grid."""
+    texts: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Of an adaptive sweep, the fields under `data` of each text with its data set's fingerprint."""
+    growth: Mapped[str | None] = mapped_column(String(16))
+    """Of an adaptive sweep: `growing` while the scheduler adds to it, `held` while it is paused, `over` when
+    nothing is left to add, `stopped` where nothing can be, `cancelled`."""
+    growth_note: Mapped[str | None] = mapped_column(Text)
+    """Why growth has stopped."""
     owner: Mapped[str] = mapped_column(String(200))
     version: Mapped[int] = mapped_column(Integer, default=1)
     """Raised in the transaction of every change that shows in this sweep's results."""
@@ -153,6 +163,26 @@ class SweepJob(Base):
     priority: Mapped[int] = mapped_column(default=0)
     position: Mapped[int]
     """Order of dispatch within the sweep, from 0."""
+
+
+class Trial(Base):
+    """A suggestion of a search. Several may be of one cell, which is trained once."""
+
+    __tablename__ = "trial"
+    __table_args__ = (one_of("state", TRIAL_STATES),)
+
+    sweep_id: Mapped[int] = mapped_column(ForeignKey("sweep.id", ondelete="CASCADE"), primary_key=True)
+    number: Mapped[int] = mapped_column(primary_key=True)
+    """From 0, in the order of the suggestions."""
+    settings: Mapped[dict[str, Any]]
+    """Every axis, also those that the cell's stream does not read."""
+    cell_id: Mapped[int | None] = mapped_column(ForeignKey("cell.id", ondelete="SET NULL"))
+    """None where it was skipped."""
+    state: Mapped[str] = mapped_column(String(16), default="open")
+    value: Mapped[float | None]
+    """What the sampler is told of it: a penalty for one that diverged or was skipped."""
+    step: Mapped[int | None]
+    """At which it was pruned."""
 
 
 class Attempt(Base):

@@ -8,19 +8,22 @@ from typing import Any
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.store.growth import change_growth
 from headcount.orchestrator.store.journal import announce_sweep, record
-from headcount.orchestrator.store.models import Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Job, Sweep, SweepJob, Trial
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
 
 
 def pause(session: Session, sweep_id: int, *, by: str) -> int:
     """Start no more jobs for a sweep; those that run go on. Returns how many wishes that changed."""
-    return _change(session, sweep_id, "paused", by, SweepJob.paused, True)
+    held = change_growth(session, sweep_id, ("growing",), "held")
+    return _change(session, sweep_id, "paused", by, SweepJob.paused, True, also=held)
 
 
 def resume(session: Session, sweep_id: int, *, by: str) -> int:
     """Start a paused sweep's jobs again. Returns how many wishes that changed."""
-    return _change(session, sweep_id, "resumed", by, SweepJob.paused, False)
+    held = change_growth(session, sweep_id, ("held",), "growing")
+    return _change(session, sweep_id, "resumed", by, SweepJob.paused, False, also=held)
 
 
 def set_priority(session: Session, sweep_id: int, priority: int, *, by: str) -> int:
@@ -45,6 +48,9 @@ def retry(session: Session, sweep_id: int, *, by: str) -> int:
         )
     requeue(session, job_ids)
     if job_ids:
+        change_growth(session, sweep_id, ("over", "stopped", "cancelled"), "growing")
+        failed_trials = update(Trial).where(Trial.sweep_id == sweep_id, Trial.state == "failed")
+        session.execute(failed_trials.values(state="open"))
         announce_sweep(session, sweep_id, "requeued", by=by, jobs=len(job_ids))
     return len(job_ids)
 
@@ -67,7 +73,10 @@ def delete_sweep(session: Session, sweep_id: int, *, by: str) -> int:
     return len(job_ids)
 
 
-def _change(session: Session, sweep_id: int, kind: str, by: str, column: Any, value: Any) -> int:
+def _change(
+    session: Session, sweep_id: int, kind: str, by: str, column: Any, value: Any, also: bool = False
+) -> int:
+    """Set a column of a sweep's wishes; it is announced where that changed any, or something else changed."""
     changed = session.execute(
         update(SweepJob)
         .where(SweepJob.sweep_id == sweep_id, column != value)
@@ -75,6 +84,6 @@ def _change(session: Session, sweep_id: int, kind: str, by: str, column: Any, va
         .execution_options(synchronize_session=False)
     )
     count: int = changed.rowcount  # type: ignore[attr-defined]
-    if count:
+    if count or also:
         announce_sweep(session, sweep_id, kind, by=by, jobs=count, **{column.key: value})
     return count

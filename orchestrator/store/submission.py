@@ -1,24 +1,25 @@
 """From a plan to wishes: what a sweep asks for, compared with what the store holds already."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.difference import cell_key, plain, sweep_values
+from headcount.orchestrator.store.difference import sweep_values
+from headcount.orchestrator.store.growth import drop_trials_that_do_not_fit
 from headcount.orchestrator.store.journal import announce_sweep, now
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
 from headcount.orchestrator.store.tails import report_over
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
+from headcount.sweeps.growth import cell_key, plain
 from headcount.trainer.config import NUMERICS, fields_of
 from headcount.trainer.flops import job_flops, parameter_count
 
 if TYPE_CHECKING:
     from headcount.sweeps.plan import Plan, PlannedJob
-    from headcount.sweeps.spec import SweepSpec
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def submit(session: Session, plan: "Plan", owner: str, stop_at: datetime | None 
     plan of the same name adds what is new, paused where the sweep is, and withdraws what is gone; its owner
     stays. Only jobs that would end before `stop_at` are dispatched.
     """
-    sweep, changed = _sweep_row(session, plan.spec, owner, stop_at)
+    sweep, changed = _sweep_row(session, plan, owner, stop_at)
     _add_datasets(session, plan)
     cell_ids, added, removed, kept_changed = _cells(session, sweep, plan)
     wishes = {w.job_id: w for w in session.scalars(select(SweepJob).where(SweepJob.sweep_id == sweep.id))}
@@ -57,7 +58,9 @@ def submit(session: Session, plan: "Plan", owner: str, stop_at: datetime | None 
     gone = wishes.keys() - {job.id for job in plan.jobs}
     drop_wishes(session, sweep.id, gone)
     _drop_cells(session, removed)
-    requeued = requeue(session, [j for j, state in states.items() if state in ("failed", "cancelled")])
+    wanted = {job.id for job in plan.jobs if job.is_wanted}
+    stopped = [j for j, state in states.items() if state in ("failed", "cancelled") and j in wanted]
+    requeued = requeue(session, stopped)
     known = len(states.keys() & wishes.keys())
     submission = Submission(
         sweep_id=sweep.id,
@@ -68,9 +71,48 @@ def submit(session: Session, plan: "Plan", owner: str, stop_at: datetime | None 
         added_cells=added,
         removed_cells=len(removed),
     )
+    changed |= _begin_growing(session, sweep, plan, bool(changed or new or gone or requeued))
     if changed or kept_changed or new or gone or requeued or added or removed:
         announce_sweep(session, sweep.id, "submitted", by=owner, **_counts(submission))
     return submission
+
+
+def extend(session: Session, sweep: Sweep, plan: "Plan") -> dict[int, int]:
+    """Want what `plan` has and the sweep lacks, and nothing less; the rows of its cells by their position.
+
+    New jobs go behind those that wait. Withdrawn wishes that the plan has are wished for again.
+    """
+    cell_ids, _, _, _ = _cells(session, sweep, plan)
+    held = {w.job_id: w for w in session.scalars(select(SweepJob).where(SweepJob.sweep_id == sweep.id))}
+    lacking = [job for job in plan.jobs if job.is_wanted and not (job.id in held and held[job.id].wanted)]
+    states = _states(session, [job.id for job in lacking])
+    _add_jobs(session, [job for job in lacking if job.id not in states], plan.spec.tail)
+    report_over(session, plan.spec, sweep.id, states)
+    last = max((wish.position for wish in held.values()), default=-1)
+    moved = [replace(job, position=last + 1 + place) for place, job in enumerate(lacking)]
+    _wish(session, sweep, replace(plan, jobs=tuple(moved)), cell_ids, held)
+    requeue(session, [j for j, state in states.items() if state in ("failed", "cancelled")])
+    axes = plain(plan.axes)
+    if lacking or sweep.axes != axes:
+        sweep.axes = axes
+        session.flush()
+        announce_sweep(session, sweep.id, "extended", jobs=len(lacking))
+    return cell_ids
+
+
+def _begin_growing(session: Session, sweep: Sweep, plan: "Plan", anything_new: bool) -> bool:
+    """Let the scheduler add to an adaptive sweep, but where all is there and nothing new was asked."""
+    growth = "growing" if plan.spec.is_adaptive else None
+    if growth is None and sweep.growth is None:
+        return False
+    if growth is not None and not anything_new and sweep.growth in ("growing", "held", "over"):
+        return False
+    drop_trials_that_do_not_fit(session, sweep.id, plan.spec)
+    paused = select(SweepJob.job_id).where(SweepJob.sweep_id == sweep.id, SweepJob.paused).limit(1)
+    sweep.growth = "held" if growth and session.scalar(paused) else growth
+    sweep.growth_note = None
+    session.flush()
+    return True
 
 
 def compare(session: Session, plan: "Plan") -> Submission:
@@ -102,14 +144,12 @@ def _counts(submission: Submission) -> dict[str, int]:
     return {name: count for name, count in asdict(submission).items() if name != "sweep_id" and count}
 
 
-def _sweep_row(
-    session: Session, spec: "SweepSpec", owner: str, stop_at: datetime | None
-) -> tuple[Sweep, bool]:
+def _sweep_row(session: Session, plan: "Plan", owner: str, stop_at: datetime | None) -> tuple[Sweep, bool]:
     """The sweep of that name as the file now says, and whether anything of it changed."""
-    values = {**sweep_values(spec), "stop_at": stop_at}
-    sweep = session.scalar(select(Sweep).where(Sweep.name == spec.name))
+    values = {**sweep_values(plan), "stop_at": stop_at}
+    sweep = session.scalar(select(Sweep).where(Sweep.name == plan.spec.name))
     if sweep is None:
-        sweep = Sweep(name=spec.name, owner=owner, version=1, created=now(), **values)
+        sweep = Sweep(name=plan.spec.name, owner=owner, version=1, created=now(), **values)
         session.add(sweep)
         session.flush()
         return sweep, True
@@ -200,7 +240,7 @@ def _wish(
         values = {
             "cell_id": cell_ids[job.cell],
             "control_job_id": job.control_id,
-            "wanted": True,
+            "wanted": job.is_wanted,
             "priority": plan.spec.priority,
             "position": job.position,
         }

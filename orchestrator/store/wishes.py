@@ -6,6 +6,7 @@ from typing import TypeVar
 from sqlalchemy import delete, func, select, update
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.store.growth import change_growth
 from headcount.orchestrator.store.journal import announce_sweep, now, touch_sweeps_of
 from headcount.orchestrator.store.models import Attempt, Job, SweepJob
 
@@ -19,6 +20,8 @@ def withdraw(
     session: Session, sweep_id: int, job_ids: Collection[str] | None = None, *, by: str | None = None
 ) -> int:
     """Withdraw a sweep's wish for its unsettled jobs, or for some of them; how many it wished for.
+
+    A sweep that withdraws all of them adds none to itself any more.
 
     A job that no other sweep wants is decided at once: queued becomes cancelled, running cancelling.
     `by` is who asked for it, for the audit.
@@ -37,7 +40,8 @@ def withdraw(
             .values(wanted=False)
         )
     _cancel_unwanted(session, withdrawn)
-    if withdrawn:
+    ended = job_ids is None and change_growth(session, sweep_id, ("growing", "held"), "cancelled")
+    if withdrawn or ended:
         announce_sweep(session, sweep_id, "cancelled", jobs=len(withdrawn), **({"by": by} if by else {}))
     return len(withdrawn)
 

@@ -32,15 +32,15 @@ def test_relative_text_lies_beside_the_file_from_wherever_it_is_read(store: Stor
     write_text(tmp_path / "words")
     file = tmp_path / "near.yaml"
     file.write_text(RELATIVE)
-    by_path = make_real_plan(read_spec(str(file), store), settings)
+    by_path = make_real_plan(read_spec(str(file), store), settings, store)
     with store.write() as session:
         submit(session, by_path, "tester")
-    by_name = make_real_plan(read_spec("near", store), settings)
+    by_name = make_real_plan(read_spec("near", store), settings, store)
     assert by_name.jobs == by_path.jobs
     assert by_path.jobs[0].config.data.text == ("words/*.txt",)
     file.write_text(RELATIVE.replace("words/*", "wrods/*"))
     with pytest.raises(UserError) as caught:
-        make_real_plan(read_spec(str(file), store), settings)
+        make_real_plan(read_spec(str(file), store), settings, store)
     assert str(caught.value) == (
         f"{file}:5: job.data.text: {tmp_path}/wrods/*.txt is a pattern that matches no file; "
         "expected UTF-8 text files"
