@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -64,6 +64,14 @@ def report(sweep: str, out: Path) -> None:
     help="Processes that answer, each with its own --rate and memory of answers.",
 )
 @click.option("--insecure", is_flag=True, help="Let other machines in although nobody has a token.")
+@click.option(
+    "--log-format",
+    envvar="HEADCOUNT_LOG_FORMAT",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json writes one object for each request; else HEADCOUNT_LOG_FORMAT.",
+)
 def serve(
     port: int | None,
     host: str,
@@ -73,16 +81,20 @@ def serve(
     rate: float,
     workers: int,
     insecure: bool,
+    log_format: Literal["text", "json"],
 ) -> None:
     """The dashboard and the REST API at one address, until Ctrl+C."""
     # before numpy is imported: a page has small matrices, over which BLAS threads only spin
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from headcount.api import service
     from headcount.dashboard.pages import create_service
+    from headcount.orchestrator.logs import set_up_logs
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
     from headcount.orchestrator.store.tokens import usable_tokens
 
+    if log_format == "json":  # else only what goes wrong is told
+        set_up_logs(log_format)
     settings = load_settings()
     store = open_store(settings)
     with store.read() as session:

@@ -1,6 +1,6 @@
 """Depth routing: the operation by which a site reads the depth history."""
 
-from headcount.kernels.choice import IMPLEMENTATIONS, Choice, choose
+from headcount.kernels.choice import IMPLEMENTATIONS, Choice, choose, with_launch
 from headcount.kernels.definition import route_by_definition, routing_weights
 from headcount.kernels.delta_history import DeltaHistory
 from headcount.kernels.history import DepthHistory
@@ -16,4 +16,5 @@ __all__ = [
     "route_by_definition",
     "route_groups",
     "routing_weights",
+    "with_launch",
 ]

@@ -108,7 +108,7 @@ def measure(name: str, shape: Shape, with_peers: bool, bandwidth: float) -> Iter
 def tune(shape: Shape) -> Iterator[str]:
     """Rows of the launch table that would be faster here, each with one parameter changed."""
     case = Case.random(shape)
-    table = launch_for(Tiles.of(shape.width, shape.heads), torch.stack(case.sources).detach())
+    table = launch_for(Tiles.of(shape.width, shape.heads), case.sources[0].detach())
 
     def total(launch: Launch) -> float:
         return sum(times_of(case, Implementation.of(partial(forward_two_phase, launch=launch))))

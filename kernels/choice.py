@@ -1,5 +1,6 @@
 """Which implementation runs, and why."""
 
+import dataclasses
 import os
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -42,6 +43,18 @@ def choose(implementation: str, source: Tensor, *, one_site: bool) -> Choice:
     if obstacle:
         raise ValueError(f"implementation={implementation!r} cannot run: {obstacle}; choose 'auto'")
     return Choice(implementation, "asked for")
+
+
+def with_launch(choice: Choice, source: Tensor, heads: int) -> Choice:
+    """The choice and its row of the launch table, for sources like `source` [..., d]."""
+    if choice.implementation == "reference":
+        return choice
+    from headcount.kernels.launch import launch_for, site_launch_for
+    from headcount.kernels.tiles import Tiles
+
+    tiles = Tiles.of(source.shape[-1], heads)
+    row = launch_for(tiles, source) if choice.implementation == "two_phase" else site_launch_for(tiles)
+    return dataclasses.replace(choice, launch=dataclasses.asdict(row))
 
 
 def check_name(implementation: str) -> None:

@@ -2,12 +2,11 @@
 gated read of how it has changed.
 """
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from headcount.kernels.choice import Choice, choose
+from headcount.kernels.choice import Choice, choose, with_launch
 from headcount.kernels.routing import fold, route
 from headcount.kernels.turns import Turns, Vectors, matrix_of, rows_of
 
@@ -125,7 +124,9 @@ class DeltaHistory(Turns):
             self.whole_model.write(source)
 
     def _begin(self, source: Tensor) -> None:
-        self.choice = choose_for_delta(self.implementation, source, self.heads)
+        self.choice = with_launch(
+            choose_for_delta(self.implementation, source, self.heads), source, self.heads
+        )
         if self.choice.implementation != "two_phase":
             return
         from headcount.kernels.gating import DeltaForm
@@ -136,8 +137,6 @@ class DeltaHistory(Turns):
             matrix_of(self.nulls).float(), matrix_of(self.gates).float().flatten(), self.block_size
         )
         self.whole_model = TwoPhase(folded, source, self.heads, self.eps, delta=delta)
-        launch = dataclasses.asdict(self.whole_model.forward.launch)
-        self.choice = dataclasses.replace(self.choice, launch=launch)
 
 
 def choose_for_delta(implementation: str, source: Tensor, heads: int) -> Choice:

@@ -92,7 +92,7 @@ class Forward:
         self.tiles = Tiles.of(width, heads)
         self.eps = eps
         self.sources = like.new_empty(num_sources, self.tokens, width)
-        self.launch = launch or launch_for(self.tiles, self.sources)
+        self.launch = launch or launch_for(self.tiles, like)
         if delta is not None:
             assert not self.launch.one_site, "the delta form has no backward by sites"
             self.blocks = partition_delta(num_sites, delta.block_size, self.launch.block_sites)

@@ -1,13 +1,12 @@
 """The depth history of a model's forward pass: sources are written, sites read them."""
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch.nn.functional as F
 from torch import Tensor
 
-from headcount.kernels.choice import Choice, choose
+from headcount.kernels.choice import Choice, choose, with_launch
 from headcount.kernels.reference import inverse_rms, route_reference
 from headcount.kernels.routing import fold
 from headcount.kernels.turns import Turns, Vectors, matrix_of, rows_of
@@ -166,7 +165,8 @@ class DepthHistory(Turns):
         return self.read()
 
     def _begin(self, source: Tensor) -> None:
-        self.choice = choose(self.implementation, source, one_site=self.block_size is not None)
+        choice = choose(self.implementation, source, one_site=self.block_size is not None)
+        self.choice = with_launch(choice, source, self.heads)
         if self.choice.implementation == "reference":
             pairs = zip(rows_of(self.queries), rows_of(self.key_weights), strict=True)
             self.folded = [fold(query, weight, self.logit_scale, source) for query, weight in pairs]
@@ -181,6 +181,3 @@ class DepthHistory(Turns):
             from headcount.kernels.two_phase import TwoPhase
 
             self.whole_model = TwoPhase(folded, source, self.heads, self.eps)
-            self.choice = dataclasses.replace(
-                self.choice, launch=dataclasses.asdict(self.whole_model.forward.launch)
-            )

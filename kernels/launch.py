@@ -57,15 +57,15 @@ class SiteLaunch:
     backward_tokens: int
 
 
-def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
-    """The row for `sources` [N, T, d], the buffer of a whole history."""
-    tokens = sources.shape[1]
+def launch_for(tiles: Tiles, source: Tensor) -> Launch:
+    """The row of two_phase for histories of sources like `source` [..., d]."""
+    tokens = source.numel() // tiles.D
     head_width = tiles.DA + tiles.DB
     one_tile = tiles.DB == 0
     return Launch(
-        one_site=one_site_at_a_time(tiles, sources),
+        one_site=one_site_at_a_time(tiles, source),
         block_sites=BLOCK_SITES,
-        tma=_has_tma(tiles, sources),
+        tma=_has_tma(tiles, source),
         chunk=16,
         partial_tokens=8,
         partial_stages=3,
@@ -82,12 +82,12 @@ def launch_for(tiles: Tiles, sources: Tensor) -> Launch:
     )
 
 
-def one_site_at_a_time(tiles: Tiles, sources: Tensor) -> bool:
+def one_site_at_a_time(tiles: Tiles, source: Tensor) -> bool:
     """Whether the block kernels would be slower: heads too wide for a tile, or float32, which has no exact
     matrix instructions.
     """
     too_wide = tiles.DH not in SLICED_HEADS and tiles.DA + tiles.DB > LARGEST_TILED_HEAD
-    return too_wide or (sources.is_cuda and sources.dtype == torch.float32)
+    return too_wide or (source.is_cuda and source.dtype == torch.float32)
 
 
 def site_launch_for(tiles: Tiles) -> SiteLaunch:
@@ -106,11 +106,11 @@ def dot_dtype(dtype: torch.dtype) -> tl.dtype:
     return tl.bfloat16 if dtype == torch.bfloat16 else tl.float16
 
 
-def _has_tma(tiles: Tiles, sources: Tensor) -> bool:
+def _has_tma(tiles: Tiles, source: Tensor) -> bool:
     """Whether the tensor memory accelerator can fetch a head's tiles: Hopper on, exact widths, 32-bit
     coordinates.
     """
-    if not sources.is_cuda or torch.cuda.get_device_capability(sources.device) < (9, 0):
+    if not source.is_cuda or torch.cuda.get_device_capability(source.device) < (9, 0):
         return False
-    row = sources.shape[1] * tiles.D
-    return tiles.DH == tiles.DA + tiles.DB and row < 1 << 31 and row * sources.element_size() % 16 == 0
+    exact = tiles.DH == tiles.DA + tiles.DB
+    return exact and source.numel() < 1 << 31 and source.numel() * source.element_size() % 16 == 0

@@ -1,5 +1,6 @@
 """The device a job runs on: chosen, described, its memory measured."""
 
+import json
 import platform
 import resource
 from contextlib import suppress
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from headcount import __version__
+from headcount.kernels import Choice
 from headcount.trainer.config import JobConfig
 from headcount.trainer.errors import UserError
 from headcount.trainer.execution import Execution
@@ -31,9 +33,9 @@ def choose_device(config: JobConfig, execution: Execution) -> torch.device:
 
 
 def describe(
-    device: torch.device, execution: Execution, micro_batch: int, routing: str | None
+    device: torch.device, execution: Execution, micro_batch: int, routing: Choice | None
 ) -> dict[str, Any]:
-    """What may change bits or speed without changing the job; `routing` is depth routing's implementation."""
+    """What may change bits or speed without changing the job: plain values by name."""
     on_gpu = device.type == "cuda"
     return {
         "hardware": torch.cuda.get_device_name(device) if on_gpu else _processor(),
@@ -42,7 +44,8 @@ def describe(
         "threads": execution.threads,
         "micro_batch": micro_batch,
         **({"gpus": execution.gpus} if execution.gpus > 1 else {}),
-        "routing": routing,
+        "routing": routing.implementation if routing else None,
+        "routing_launch": json.dumps(routing.launch) if routing and routing.launch else None,
         "exact": execution.exact,
         "headcount": __version__,
         "torch": torch.__version__,

@@ -125,8 +125,9 @@ class _Attempt:
         state = self.folder.load() if self.folder else None
         self.step = self.saved_step = state["step"] if state else 0
         source = torch.empty(1, self.config.model.d_model, dtype=self.model.compute_dtype, device=self.device)
-        implementation = self.model.stream.implementation(source)
-        environment = describe(self.device, self.execution, self.micro_batch, implementation)
+        tokens = source.expand(self.micro_batch * self.config.data.context, -1)
+        routing = self.model.stream.routing(tokens)
+        environment = describe(self.device, self.execution, self.micro_batch, routing)
         started = Started(self.step, environment | self.updater.environment())
         if state is not None and "result" in state:
             self.ended = True

@@ -72,6 +72,7 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
 def _without_routing(environment: str) -> tuple[str, str | None]:
     known = json.loads(environment)
     routing = known.pop("routing", None)
+    known.pop("routing_launch", None)
     return json.dumps(known, sort_keys=True), routing
 
 

@@ -155,8 +155,7 @@ def whole_model(case: Case, **launch: int | bool) -> Result:
     """Like `run`, with some launch parameters of two_phase changed."""
     sources, queries, key_weights, gradients = draw(case)
     folded = (queries * key_weights).requires_grad_()
-    buffer = torch.empty(case.num_sites, case.tokens, case.width, dtype=case.dtype, device=DEVICE)
-    row = replace(launch_for(Tiles.of(case.width, case.heads), buffer), **launch)
+    row = replace(launch_for(Tiles.of(case.width, case.heads), sources[0]), **launch)
     state = TwoPhase(folded, sources[0], case.heads, 1e-6, row)
     outputs = []
     for source in sources:

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from headcount.kernels import Choice
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.device import choose_device, describe, peak_memory_bytes, reset_peak_memory
 from headcount.trainer.errors import UserError
@@ -22,7 +23,10 @@ def test_peak_memory_is_of_the_time_since_the_reset() -> None:
 
 
 def test_the_environment_is_plain_data() -> None:
-    environment = describe(CPU, Execution(), micro_batch=8, routing="reference")
+    routing = Choice("two_phase", "fewest bytes", {"chunk": 16, "tma": True})
+    environment = describe(CPU, Execution(), micro_batch=8, routing=routing)
+    assert environment["routing"] == "two_phase"
+    assert environment["routing_launch"] == '{"chunk": 16, "tma": true}'
     assert (environment["device"], environment["threads"], environment["micro_batch"]) == ("cpu", 1, 8)
     assert environment["torch"] == torch.__version__
     assert all(isinstance(value, str | int | bool | None) for value in environment.values())

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from headcount.kernels import DeltaHistory
+from headcount.kernels import Choice, DeltaHistory, with_launch
 from headcount.kernels.delta_history import choose_for_delta
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
@@ -92,8 +92,8 @@ class Stream(RoutedStream):
         total: Tensor = state.finish()
         return total
 
-    def implementation(self, source: Tensor) -> str | None:
-        return choose_for_delta("auto", source, self.heads).implementation
+    def routing(self, source: Tensor) -> Choice | None:
+        return with_launch(choose_for_delta("auto", source, self.heads), source, self.heads)
 
     def undecayed(self) -> Iterable[nn.Parameter]:
         return list(self.parameters())

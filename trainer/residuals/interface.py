@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from headcount.kernels import Choice
 from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
 
@@ -70,9 +71,8 @@ class ResidualStream(nn.Module, ABC):
         """Parameters that weight decay spares."""
         return ()
 
-    def implementation(self, source: Tensor) -> str | None:
-        """Which implementation of depth routing reads sources like `source`; none where nothing is routed by
-        `headcount.kernels`."""
+    def routing(self, source: Tensor) -> Choice | None:
+        """How `headcount.kernels` routes sources like `source` [..., d_model]; none where it does not."""
         return None
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ computes the same up to the norms' eps.
 
 from torch import Tensor
 
-from headcount.kernels import DepthHistory, choose
+from headcount.kernels import Choice, DepthHistory, choose, with_launch
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.routed import RoutedStream
@@ -80,8 +80,8 @@ class Stream(RoutedStream):
         x: Tensor = state.finish()
         return x
 
-    def implementation(self, source: Tensor) -> str | None:
-        return choose("auto", source, one_site=self.block_size > 1).implementation
+    def routing(self, source: Tensor) -> Choice | None:
+        return with_launch(choose("auto", source, one_site=self.block_size > 1), source, self.heads)
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:
         return {"weights": self.weights(state.sources, site)}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from headcount.kernels import choose, route, routing_weights
+from headcount.kernels import Choice, choose, route, routing_weights, with_launch
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import ResidualStream, State
 
@@ -48,8 +48,8 @@ class RoutedStream(ResidualStream):
         """What `site` mixes by its one query and `weights`, oldest first; none where its read is another."""
         return None
 
-    def implementation(self, source: Tensor) -> str | None:
-        return choose("auto", source, one_site=True).implementation
+    def routing(self, source: Tensor) -> Choice | None:
+        return with_launch(choose("auto", source, one_site=True), source, self.heads)
 
     def drawn(self) -> Iterable[tuple[nn.Parameter, float]]:
         return [(query, self.std) for query in self.queries] if self.query_init == "normal" else []

@@ -86,7 +86,7 @@ class Stream(RoutedStream):
     def undecayed(self) -> Iterable[nn.Parameter]:
         return [*super().undecayed(), *self.biases]
 
-    def implementation(self, source: Tensor) -> str | None:
+    def routing(self, source: Tensor) -> None:
         return None  # its weights are not depth routing's
 
     def diagnose(self, state: State, site: int) -> dict[str, Tensor]:

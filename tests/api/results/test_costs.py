@@ -15,7 +15,7 @@ from headcount.orchestrator.store.models import Attempt, Cell, SweepJob
     ("treatment", "control", "is_mixed"),
     [
         ({}, {}, False),
-        ({"routing": "two_phase"}, {"routing": None}, False),
+        ({"routing": "two_phase", "routing_launch": "{}"}, {"routing": None, "routing_launch": None}, False),
         ({"routing": "two_phase"}, {"routing": "two_phase"}, False),
         ({"routing": "two_phase"}, {"routing": "fused"}, True),
         ({"routing": "fused", "micro_batch": 4}, {"routing": None}, True),
