@@ -43,8 +43,8 @@ class ModelConfig:
     logit_scale_form: Literal["fixed", "per_head"] = "fixed"
     """`per_head` learns one factor for each head of each site."""
     query_decay: Literal["decayed", "spared"] = "decayed"
-    """Whether weight decay applies to routing queries and key-norm weights, as it does to every weight; `delta`
-    spares them always."""
+    """Whether weight decay applies to routing queries and key-norm weights, as it does to every weight;
+    `delta` spares them always."""
     detail_bias: float = -2.0
     """Start of the logit bias on detail sources (`wav`)."""
     streams: int = 4
