@@ -15,8 +15,9 @@ from headcount.api.answering import Answers, Tables
 from headcount.api.caching import NotModified
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
+from headcount.api.observing import Figures, Observer
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
-from headcount.api.routes import changes, events, free, health, jobs, problems, results, rows, sweeps
+from headcount.api.routes import changes, events, free, health, jobs, metrics, problems, results, rows, sweeps
 from headcount.api.security import LOOPBACK, Access, Guard, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -68,7 +69,9 @@ def create_app(
     app.state.answers = Answers()
     app.state.tables = Tables()
     app.state.known_sweeps = {}
+    app.state.figures = Figures()
     app.add_middleware(Guard, access=access)
+    app.add_middleware(Observer, figures=app.state.figures)
     app.add_exception_handler(NotModified, _not_modified)
     install_handlers(app)
     for router in (
@@ -80,6 +83,7 @@ def create_app(
         jobs.router,
         events.router,
         health.router,
+        metrics.router,
         problems.router,
         _schema,
     ):

@@ -21,6 +21,7 @@ TYPES = {
     "origin_not_allowed": "Pages of other sites may not use the service.",
     "scope_insufficient": "The token does not have the scope that this path needs.",
     "scope_missing": "Nobody may use this path.",
+    "stopping": "This process of the service is about to stop. Send the request again in a moment.",
     "store_unavailable": "The database does not answer now. Send the request again in a moment.",
     "token_mistyped": "The credential is not a token of a Headcount service: it is mistyped or incomplete.",
     "token_needed": "Send a token in the header `Authorization: Bearer …`, or log in at /login.",

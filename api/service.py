@@ -21,8 +21,8 @@ DEFAULT_PORT = 8321
 SWITCH_SECONDS = 0.001
 """For which a thread that computes may keep the interpreter from one that answers."""
 
-GRACE_SECONDS = 10
-"""How long a stop waits for answers under way."""
+GRACE_SECONDS = 8
+"""How long a stop waits for answers under way: supervisors end what takes longer than 10 s."""
 
 
 class _Server(uvicorn.Server):
@@ -170,6 +170,7 @@ def _answer(
     config = uvicorn.Config(
         make_app(reach.access()),
         log_level="warning",
+        log_config=None,
         proxy_headers=reach.proxy is not None,
         forwarded_allow_ips=reach.proxy or "",
         root_path=reach.root_path,

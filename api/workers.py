@@ -5,7 +5,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from tempfile import TemporaryDirectory
 from types import FrameType
+
+from prometheus_client.multiprocess import mark_process_dead
+
+SHARED_FIGURES = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable of prometheus_client that names the folder in which several processes keep their figures."""
 
 BACKOFF_SECONDS = 1.0
 """Before a worker that ended by itself is replaced."""
@@ -26,16 +32,21 @@ def run_workers(count: int, work: Callable[[], None]) -> None:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     pids: set[int] = set()
+    figures = TemporaryDirectory(prefix="headcount-figures-")
+    os.environ[SHARED_FIGURES] = figures.name
     try:
         while len(pids) < count:
             pids.add(_start(work))
         while pids:
             pid, _ = os.wait()
+            mark_process_dead(pid)
             pids.discard(pid)
             if not stopping:
                 time.sleep(BACKOFF_SECONDS)
                 pids.add(_start(work))
     finally:
+        del os.environ[SHARED_FIGURES]
+        figures.cleanup()
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -1,4 +1,4 @@
-"""The scheduler's figures for Prometheus. What the store knows is read there when it is asked for."""
+"""Figures for Prometheus, of a store and its scheduler. What the store knows is read when it is asked for."""
 
 from collections.abc import Iterator
 
@@ -17,9 +17,9 @@ HOST = "127.0.0.1"
 
 
 class StoreCollector(Collector):
-    """Figures of one store and of the scheduler that works on it."""
+    """Figures of one store, and of the scheduler that works on it where its `waits` are given."""
 
-    def __init__(self, store: Store, waits: Waits) -> None:
+    def __init__(self, store: Store, waits: Waits | None = None) -> None:
         self._store, self._waits = store, waits
 
     def describe(self) -> Iterator[Metric]:
@@ -43,6 +43,8 @@ class StoreCollector(Collector):
             attempts.add_metric([cause], causes.get(cause, 0))
         yield attempts
         yield CounterMetricFamily("headcount_events", "Events written to the store.", value=events)
+        if self._waits is None:
+            return
         waits = HistogramMetricFamily(
             "headcount_dispatch_seconds",
             "From a free slot and a queued job to the job's dispatch, since this scheduler started.",

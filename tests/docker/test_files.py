@@ -17,6 +17,7 @@ from ray.scripts.scripts import cli as ray_cli
 
 from headcount.__main__ import cli
 from headcount.api.service import DEFAULT_PORT
+from headcount.orchestrator.artifacts.address import address_problem
 from headcount.orchestrator.settings import VARIABLES
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +94,7 @@ def test_every_command_can_be_parsed(words: tuple[str, ...]) -> None:
 
 
 def test_every_variable_is_one_that_headcount_or_ray_reads() -> None:
-    known = {*VARIABLES.values(), *(f"{name}_FILE" for name in VARIABLES.values())}
+    known = {*VARIABLES.values(), *(f"{name}_FILE" for name in VARIABLES.values()), "HEADCOUNT_LOG_FORMAT"}
     for file in PLACES:
         assert set(re.findall(r"\bHEADCOUNT_\w+", file.read_text())) <= known, file
 
@@ -162,6 +163,20 @@ def test_every_secret_of_the_compose_file_is_made_once(tmp_path: Path) -> None:
     assert f":{first['postgres_password'].strip()}@postgres/" in first["database_url"]
     used = {name for service in compose()["services"].values() for name in service["secrets"]}
     assert used == set(declared)
+
+
+def test_the_file_for_a_bucket_changes_services_that_are_there() -> None:
+    more = yaml.safe_load((DOCKER / "compose.s3.yaml").read_text())
+    services = compose()["services"]
+    using = {name for name, service in services.items() if "RAY_ADDRESS" in service.get("environment", {})}
+    assert set(more["services"]) == using - {"upgrade"}
+    (secret,) = more["secrets"]
+    for service in more["services"].values():
+        assert service["secrets"] == [secret]
+        assert service["environment"]["AWS_SHARED_CREDENTIALS_FILE"] == f"/run/secrets/{secret}"
+        assert address_problem(service["environment"]["HEADCOUNT_ARTIFACTS"]) is None
+    images = re.findall(r"headcount-\*\.whl\)\[(.+)\]", (DOCKER / "Dockerfile").read_text())
+    assert all("s3" in extras.split(",") for extras in images)
 
 
 def test_every_volume_secret_and_service_that_kubernetes_names_is_declared() -> None:
