@@ -19,6 +19,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
 
 from headcount.kernels.byte_model import vectors_moved
 from headcount.kernels.forward import Forward
@@ -123,14 +124,21 @@ def tune(shape: Shape) -> Iterator[str]:
         "merge_warps": (1, 2, 4, 8),
         "merge_stages": (2, 3, 4),
         "finalise_warps": (1, 2, 4, 8),
+        "norm_warps": (1, 2, 4, 8),
+        "norm_tokens": (2, 4, 8),
     }
     usual = total(table)
     yield f"table: {usual:.3f} ms with {table}"
     for field, values in candidates.items():
         for value in values:
-            if value != getattr(table, field):
+            if value == getattr(table, field):
+                continue
+            try:
                 measured = total(dataclasses.replace(table, **{field: value}))  # type: ignore[arg-type]
-                yield f"{field}={value}: {measured:.3f} ms ({100 * (measured / usual - 1):+.1f} %)"
+            except OutOfResources as error:
+                yield f"{field}={value}: {error}"
+                continue
+            yield f"{field}={value}: {measured:.3f} ms ({100 * (measured / usual - 1):+.1f} %)"
 
 
 COLUMNS = (
