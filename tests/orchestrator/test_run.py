@@ -201,3 +201,18 @@ def test_a_job_whose_data_is_gone_is_not_trained(home: Home) -> None:
     assert run.returncode == 3, output
     assert home.rows("SELECT DISTINCT cause FROM attempt") == [("data_differs",)]
     assert "train.bin is missing" in output
+
+
+def test_a_search_goes_on_when_its_scheduler_is_killed(home: Home) -> None:
+    search = "search: {method: tpe, trials: 3, parallel: 1, fresh_seeds: 1}\n"
+    run = home.start("run", home.sweep(40, search))
+    wait_for(lambda: home.rows("SELECT number FROM trial WHERE state = 'complete'"))
+    os.kill(home.scheduler_process(), signal.SIGKILL)
+    output, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, output
+    assert home.rows("SELECT number, state FROM trial ORDER BY number") == [(n, "complete") for n in range(3)]
+    # of the cells that were suggested, of their one control, and of the best of them on a fresh seed
+    [(cells,)] = home.rows("SELECT count(DISTINCT cell_id) FROM trial")
+    assert home.rows("SELECT cause, count(*) FROM attempt GROUP BY cause") == [("finished", cells + 1 + 2)]
+    assert "Search by tpe: 3 of 3 trials" in output
+    assert re.search(r"On 1 fresh seed: loss \d\.\d{4}, delta [+-]", output)
