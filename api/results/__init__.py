@@ -53,7 +53,7 @@ from .sweeps import (
     sweep_version,
     sweep_view,
 )
-from .tables import AblationTable, TableRow, ablation_table
+from .tables import AblationTable, Repeats, TableRow, ablation_table
 
 __all__ = [
     "MEASURED",
@@ -95,6 +95,7 @@ __all__ = [
     "QueryError",
     "RateChoice",
     "Reference",
+    "Repeats",
     "Resolution",
     "ScalingLaw",
     "SeedResult",

@@ -13,7 +13,11 @@ from headcount.api.results.cells import CellView
 from headcount.orchestrator.store.models import Attempt, Job, Measurement, SweepJob
 from headcount.trainer.tail import evaluation_count
 
-MEASURED = ("tokens_per_second", "peak_memory_bytes")
+REPEATS = ("repeat.same", "repeat.micro_batch")
+"""The tail mean of a job that was trained again minus the stored one, nats: in the same environment, or with
+another micro-batch."""
+
+MEASURED = ("tokens_per_second", "peak_memory_bytes", *REPEATS)
 
 
 @dataclass
@@ -26,6 +30,8 @@ class CellCosts:
     """Mean over the cell's jobs."""
     peak_memory_bytes: float | None = None
     """The largest of the cell's jobs."""
+    repeats: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """By name of `REPEATS`, how many jobs were trained again, and the sum of their squared differences."""
     environments: dict[int, set[tuple[str, str | None]]] = field(default_factory=dict)
     """Seed to the environments that its job trained in, each with its implementation of depth routing, which
     a control without routing has none of."""
@@ -46,16 +52,20 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
             Measurement.name,
             func.avg(Measurement.value),
             func.max(Measurement.value),
+            func.count(Measurement.value),
+            func.sum(Measurement.value * Measurement.value),
         )
         .join(SweepJob, SweepJob.job_id == Measurement.job_id)
         .where(SweepJob.sweep_id == sweep_id, Measurement.name.in_(MEASURED))
         .group_by(SweepJob.cell_id, Measurement.name)
     )
-    for cell, name, mean, most in session.execute(measured):
+    for cell, name, mean, most, jobs, squares in session.execute(measured):
         if name == "tokens_per_second":
             costs[cell].tokens_per_second = mean
-        else:
+        elif name == "peak_memory_bytes":
             costs[cell].peak_memory_bytes = most
+        elif jobs:
+            costs[cell].repeats[name] = (jobs, squares)
     trained = (
         select(Attempt.job_id, cast(Attempt.environment, Text))
         .join(SweepJob, SweepJob.job_id == Attempt.job_id)

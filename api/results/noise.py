@@ -32,7 +32,11 @@ class NoiseFloor:
     signal_to_noise: float | None
     """Spread of the treatments' means over `residual_sd`."""
     repeated_sd: float | None
-    """The same seed twice, or with another micro-batch; the store keeps one result a job, so not known."""
+    """The same seed twice in the same environment: 0 where training is exact to the bit."""
+    repeated_jobs: int
+    micro_batch_sd: float | None
+    """The same seed twice, with another micro-batch the second time."""
+    micro_batch_jobs: int
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ def noise_floor(table: AblationTable, pooled: PooledError | None) -> NoiseFloor:
     low, high = sd_limits(sd, df) if sd else (None, None)
     means = [row.mean for row in table.treatments if row.mean is not None]
     residual = pooled.sd if pooled else None
+    repeats = {repeat.kind: repeat for repeat in table.repeats}
+    same, micro_batch = repeats.get("repeat.same"), repeats.get("repeat.micro_batch")
     return NoiseFloor(
         control_sd=sd,
         control_df=df,
@@ -70,7 +76,10 @@ def noise_floor(table: AblationTable, pooled: PooledError | None) -> NoiseFloor:
         control_unbiased=sd / sd_bias(df + 1) if sd is not None else None,
         residual_sd=residual,
         signal_to_noise=float(np.std(means, ddof=1)) / residual if residual and len(means) > 1 else None,
-        repeated_sd=None,
+        repeated_sd=same.sd if same else None,
+        repeated_jobs=same.jobs if same else 0,
+        micro_batch_sd=micro_batch.sd if micro_batch else None,
+        micro_batch_jobs=micro_batch.jobs if micro_batch else 0,
     )
 
 

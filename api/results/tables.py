@@ -1,17 +1,17 @@
 """The ablation table: one row a cell, over all its seeds, with its delta to the control paired by seed."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import fsum
+from math import fsum, sqrt
 from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy.orm import Session
 
 from headcount.api.results.cells import CellState, CellView, cells_of
-from headcount.api.results.costs import CellCosts, cell_costs, mixed
+from headcount.api.results.costs import REPEATS, CellCosts, cell_costs, mixed
 from headcount.api.results.lookup import find_sweep
 from headcount.api.results.reference import OwnCell, Reference, cell_configs, reference
 from headcount.sweeps.statistics import PairedDelta, mean_estimate, paired_delta
@@ -63,6 +63,17 @@ class TableRow:
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """Jobs of the sweep that were trained a second time with the same seed (`headcount replay --keep`)."""
+
+    kind: str
+    """`repeat.same`: in the same environment; `repeat.micro_batch`: with another micro-batch."""
+    jobs: int
+    sd: float
+    """Of one training, nats: √(mean squared difference / 2)."""
+
+
+@dataclass(frozen=True)
 class AblationTable:
     """Every cell of a sweep in the order of its plan. Curves, grids and statistics are made from it."""
 
@@ -77,6 +88,7 @@ class AblationTable:
     confidence: float
     """Of the intervals of the deltas."""
     rows: tuple[TableRow, ...]
+    repeats: tuple[Repeats, ...] = ()
     reference: Reference | None = None
     """Published figures of these cells, where asked for."""
 
@@ -122,10 +134,18 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
         test=TEST,
         confidence=CONFIDENCE,
         rows=rows,
+        repeats=tuple(_repeats(list(costs.values()))),
         reference=reference([_own(row) for row in rows], cell_configs(session, sweep))
         if with_reference
         else None,
     )
+
+
+def _repeats(costs: Sequence[CellCosts]) -> Iterator[Repeats]:
+    for kind in REPEATS:
+        told = [cost.repeats[kind] for cost in costs if kind in cost.repeats]
+        if jobs := sum(n for n, _ in told):
+            yield Repeats(kind, jobs, sqrt(fsum(squares for _, squares in told) / (2 * jobs)))
 
 
 def _own(row: TableRow) -> OwnCell:

@@ -84,12 +84,25 @@ def gc(kinds: tuple[str, ...], older_than: str, delete: bool) -> None:
     show_default=True,
     help="Nats that an evaluation may be apart where not all are equal bit for bit.",
 )
-def replay(job: str, device: Literal["auto", "cpu", "cuda"], tolerance: float) -> None:
+@click.option(
+    "--micro-batch",
+    type=click.IntRange(1),
+    metavar="WINDOWS",
+    help="Of one pass, in place of the recorded one: how much another card's would change.",
+)
+@click.option("--keep", is_flag=True, help="Store how far the tail mean is off, for the sweep's noise floor.")
+def replay(
+    job: str,
+    device: Literal["auto", "cpu", "cuda"],
+    tolerance: float,
+    micro_batch: int | None,
+    keep: bool,
+) -> None:
     """Train a job with a result again, and say whether it comes to the same numbers.
 
     JOB is the beginning of its id. It is trained here, with the micro-batch that was recorded for each range
-    of steps, and nothing is stored. Exits with 0 when the evaluations are equal bit for bit or within the
-    tolerance, and with 3 when they differ.
+    of steps, and nothing is stored without --keep. Exits with 0 when the evaluations are equal bit for bit
+    or within the tolerance, and with 3 when they differ.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -100,7 +113,8 @@ def replay(job: str, device: Literal["auto", "cpu", "cuda"], tolerance: float) -
     from headcount.trainer.events import Event
 
     settings = load_settings()
-    record = replaying.read_record(open_store(settings), job)
+    store = open_store(settings)
+    record = replaying.read_record(store, job)
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task(f"job {record.id[:12]}", total=record.config.train.steps)
@@ -108,7 +122,9 @@ def replay(job: str, device: Literal["auto", "cpu", "cuda"], tolerance: float) -
         def tell(event: Event) -> None:
             bar.update(task, completed=event.step)
 
-        verdict = replaying.replay(record, settings, device, tell, tolerance)
+        verdict = replaying.replay(record, settings, device, tell, tolerance, micro_batch)
+    if keep:
+        replaying.keep(store, record, verdict, micro_batch)
     click.echo(f"job {record.id[:12]}: {verdict.outcome}")
     for line in verdict.lines:
         click.echo(f"  {line}")

@@ -11,7 +11,15 @@ from sqlalchemy import select
 from headcount.orchestrator.overview import attempts_of, find_job
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
-from headcount.orchestrator.store.models import RESULT_STATES, Artifact, Attempt, Evaluation, Job
+from headcount.orchestrator.store.journal import touch_sweeps_of
+from headcount.orchestrator.store.models import (
+    RESULT_STATES,
+    Artifact,
+    Attempt,
+    Evaluation,
+    Job,
+    Measurement,
+)
 from headcount.sweeps.identity import job_id
 from headcount.trainer import events
 from headcount.trainer.config import NUMERICS, FieldError, JobConfig, job_from_fields
@@ -57,6 +65,8 @@ class Verdict:
     outcome: Literal["bitwise equal", "within tolerance", "different"]
     lines: tuple[str, ...]
     """What was compared, and what differed."""
+    tail_mean: float | None = None
+    """Of the replay, where it finished."""
 
 
 def read_record(store: Store, prefix: str) -> Record:
@@ -112,18 +122,45 @@ def replay(
     device: Literal["auto", "cpu", "cuda"],
     tell: Callable[[events.Event], None],
     tolerance: float = TOLERANCE,
+    micro_batch: int | None = None,
 ) -> Verdict:
     """Train the job again in a folder that is deleted afterwards; `tell` is told every event.
 
-    Raises `UserError` where its data or the device is not here.
+    `micro_batch` takes the place of those that were recorded. Raises `UserError` where its data or the device
+    is not here.
     """
+    if micro_batch is not None:
+        parts = record.stretches or (Stretch(0, {}),)
+        changed = tuple(Stretch(p.start, p.environment | {"micro_batch": micro_batch}) for p in parts)
+        again = replace(record, stretches=changed)
+    else:
+        again = record
     dataset = open_dataset(record.fingerprint, settings.home)
     told: list[events.Event] = []
     with tempfile.TemporaryDirectory(prefix="replay-", dir=settings.home) as folder:
-        for event in _train(record, dataset, Path(folder), device):
+        for event in _train(again, dataset, Path(folder), device):
             told.append(event)
             tell(event)
-    return compare(record, told, tolerance)
+    found = compare(record, told, tolerance)
+    end = next(e for e in told if isinstance(e, events.Result))
+    return replace(found, tail_mean=end.tail_mean)
+
+
+def keep(store: Store, record: Record, verdict: Verdict, micro_batch: int | None) -> None:
+    """Store how far the replay's tail mean is from the job's as a measurement: for the noise floor.
+
+    Raises `UserError` where either did not finish.
+    """
+    with store.write() as session:
+        job = session.get_one(Job, record.id)
+        if job.tail_mean is None or verdict.tail_mean is None:
+            raise UserError(
+                f"job {record.id[:12]}: one of the two did not finish, so there is nothing to keep"
+            )
+        name = "repeat.same" if micro_batch is None else "repeat.micro_batch"
+        apart = verdict.tail_mean - job.tail_mean
+        session.merge(Measurement(job_id=job.id, name=name, value=apart))
+        touch_sweeps_of(session, [job.id])
 
 
 def _train(

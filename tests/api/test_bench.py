@@ -1,8 +1,8 @@
 """What `headcount bench api` measures on is a sweep like any, and a figure knows its bound."""
 
 from headcount.api.bench import filling
-from headcount.orchestrator.bench.figures import Figure, Times
 from headcount.api.results import ablation_table
+from headcount.orchestrator.bench.figures import Figure, Times
 from headcount.orchestrator.store import Store
 
 

@@ -210,7 +210,7 @@ def test_the_noise_and_what_it_hides(session: Session) -> None:
     assert found.noise.control_low == pytest.approx(sd * np.sqrt(4 / stats.chi2.ppf(0.975, 4)))
     assert found.noise.control_unbiased == pytest.approx(sd / 0.9400, rel=1e-4)  # c₄ of 5 values
     assert found.noise.residual_sd == found.pooling.sd
-    assert found.noise.repeated_sd is None
+    assert (found.noise.repeated_sd, found.noise.repeated_jobs) == (None, 0)
     delta_sd = np.sqrt(np.mean([c.delta.sd**2 for c in found.comparisons if c.delta and c.delta.sd]))
     resolution = found.resolution
     assert (resolution.delta_sd, resolution.seeds, resolution.resolution) == (

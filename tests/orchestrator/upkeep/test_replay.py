@@ -6,13 +6,23 @@ from pathlib import Path
 import pytest
 from homes import write_text
 from plans import start_next, submit_text
+from sqlalchemy import select
 
+from headcount.api.results import ablation_table, paired_statistics
 from headcount.orchestrator.planning import make_plan
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, submit
-from headcount.orchestrator.store.models import Attempt
+from headcount.orchestrator.store.models import Attempt, Measurement
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.upkeep.replay import Record, Stretch, Verdict, read_record, replay, stretches
+from headcount.orchestrator.upkeep.replay import (
+    Record,
+    Stretch,
+    Verdict,
+    keep,
+    read_record,
+    replay,
+    stretches,
+)
 from headcount.sweeps.spec import parse_spec
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.data import open_dataset
@@ -97,6 +107,26 @@ def test_another_execution_is_told_apart_with_what_differs(trained: tuple[Settin
     assert any(line.startswith("environment from step 0: torch was 1.0, is ") for line in verdict.lines)
     strict, _ = _replay(settings, replace(record, stretches=(alone,)), tolerance=0.0)
     assert strict.outcome == "different"
+
+
+def test_what_the_same_seed_comes_to_again_is_kept_for_the_noise_floor(
+    trained: tuple[Settings, str, str],
+) -> None:
+    from headcount.orchestrator.store import open_store
+
+    settings, record = _record(trained)
+    store = open_store(settings)
+    for micro_batch in (None, 4):
+        keep(store, record, replay(record, settings, "cpu", lambda _: None, 1.0, micro_batch), micro_batch)
+    with store.read() as session:
+        noise = paired_statistics(ablation_table(session, "one")).noise
+        again = session.scalar(select(Measurement.value).where(Measurement.name == "repeat.micro_batch"))
+    assert (noise.repeated_sd, noise.repeated_jobs, noise.micro_batch_jobs) == (0.0, 1, 1)
+    assert again
+    assert noise.micro_batch_sd == pytest.approx(abs(again) / 2**0.5)
+    with pytest.raises(UserError, match="one of the two did not finish"):
+        keep(store, record, Verdict("different", ()), None)
+    store.close()
 
 
 def test_another_configuration_and_numerics_are_named(trained: tuple[Settings, str, str]) -> None:
