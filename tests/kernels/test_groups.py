@@ -49,6 +49,10 @@ def test_each_group_reads_with_its_own_query_over_the_full_width(
 def test_the_operators_keep_pytorchs_contract():
     *sources, queries, _ = draw(1, 2, 16, 2)
     torch.library.opcheck(torch.ops.headcount.route_groups.default, (sources, queries, 1e-6))
+    sources, queries = [source.detach() for source in sources], queries.detach()
+    out, lse = torch.ops.headcount.route_groups(sources, queries, 1e-6)
+    arguments = (torch.ones_like(out), sources, queries, out, lse, 1e-6)
+    torch.library.opcheck(torch.ops.headcount.route_groups_backward.default, arguments)
 
 
 def test_groups_too_wide_for_the_kernel_are_read_one_by_one():

@@ -6,7 +6,7 @@ from headcount.kernels.byte_model import vectors_moved
 from headcount.kernels.measurement import Case, Shape, by_definition, relative_error
 
 GPU = torch.cuda.is_available()
-DEVICE, DTYPE, ALLOWED = ("cuda", torch.bfloat16, 1e-2) if GPU else ("cpu", torch.float32, 1e-6)
+DEVICE, DTYPE, ALLOWED = ("cuda", torch.bfloat16, 3e-2) if GPU else ("cpu", torch.float32, 1e-6)
 
 
 @pytest.mark.parametrize(
