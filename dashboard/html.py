@@ -6,12 +6,14 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import CellView, SeedResult
 from headcount.api.results.compare import Difference
+from headcount.api.results.reference import KEPT
 from headcount.api.results.tables import ESTIMATOR
 from headcount.dashboard import text
 from headcount.dashboard.compare_cells import MOST_CELLS
 from headcount.dashboard.compare_page import ComparePage
 from headcount.dashboard.compare_sweeps import MOST_SWEEPS
 from headcount.dashboard.job_page import job_page
+from headcount.dashboard.reference_page import COMPARED, ReferencePage
 from headcount.dashboard.rendering import render
 from headcount.dashboard.sweep_list import SORTS, STATES, SweepsPage
 from headcount.dashboard.sweep_page import SweepPage
@@ -41,6 +43,11 @@ def _pairs(difference: Difference) -> str:
     if isinstance(difference, PairedDelta):
         return str(difference.n)
     return f"none: {difference.n_treatment} and {difference.n_control}"
+
+
+def reference_html(page: ReferencePage) -> str:
+    """Published figures beside ours."""
+    return render("reference.html", page=page, compared=COMPARED, kept=KEPT, cell_name=text.cell_name)
 
 
 def job_html(session: Session, job_id: str) -> str:

@@ -15,7 +15,8 @@ from headcount.dashboard import compare_page, login, submit
 from headcount.dashboard.compare_cells import cells_page
 from headcount.dashboard.compare_sweeps import sweeps_page
 from headcount.dashboard.errors import install_pages
-from headcount.dashboard.html import compare_html, job_html, sweep_html, sweeps_html
+from headcount.dashboard.html import compare_html, job_html, reference_html, sweep_html, sweeps_html
+from headcount.dashboard.reference_page import reference_page
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.shared import complete, page
 from headcount.dashboard.static_files import Static
@@ -63,6 +64,18 @@ async def get_compare_page(request: Request) -> Response:
         made = cells_page(session, wish) if wish.cells else sweeps_page(session, wish)
         complete(request, made.query())
         return compare_html(made)
+
+    return await page(request, sweeps_version, make)
+
+
+@router.get("/reference", openapi_extra=needs("read"))
+async def get_reference_page(request: Request) -> Response:
+    """Published figures beside ours."""
+
+    def make(session: Session) -> str:
+        made = reference_page(session, dict(request.query_params))
+        complete(request, made.query())
+        return reference_html(made)
 
     return await page(request, sweeps_version, make)
 

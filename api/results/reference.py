@@ -90,6 +90,16 @@ class Reference:
     orders: tuple[OrderAgreement, ...]
 
 
+KEPT = tuple(sorted(file.stem for file in FOLDER.glob("*.csv") if file.stem not in {*GRIDS, *METHODS}))
+"""Tables whose rows name no cell: they are shown as they are."""
+
+
+def published_table(name: str) -> tuple[dict[str, str], ...]:
+    """The rows of one of `GRIDS`, `METHODS` or `KEPT` as the file has them, column to text."""
+    with open(FOLDER / f"{name}.csv", encoding="utf-8", newline="") as text:
+        return tuple(csv.DictReader(text))
+
+
 @cache
 def published_rows() -> tuple[PublishedRow, ...]:
     """Every published row that names a residual stream, in the order of the files."""
@@ -97,24 +107,23 @@ def published_rows() -> tuple[PublishedRow, ...]:
 
 
 def _rows(name: str) -> Iterator[PublishedRow]:
-    with open(FOLDER / f"{name}.csv", encoding="utf-8", newline="") as text:
-        for row in csv.DictReader(text):
-            heads = row.get("routing_heads", "")
-            method = row.get("method") or (heads if heads == "baseline" else "")
-            if method not in _STREAMS and not heads.isdigit():
-                continue
-            residual, fixed = _STREAMS.get(method, ("mhar", int(heads) if heads.isdigit() else None))
-            yield PublishedRow(
-                table=name,
-                scale=row["scale"],
-                residual=residual,
-                routing_heads=fixed,
-                kv_heads=int(row["kv_heads"]) if row.get("kv_heads") else None,
-                loss=_number(row.get("val_loss")),
-                delta=_number(row.get("delta") or row.get("delta_to_baseline") or row.get("delta_mean")),
-                corpus=row.get("corpus", ""),
-                **{k: row[k] for k in ("peak_lr", "steps", "estimator", "seeds", "query_init", "source")},
-            )
+    for row in published_table(name):
+        heads = row.get("routing_heads", "")
+        method = row.get("method") or (heads if heads == "baseline" else "")
+        if method not in _STREAMS and not heads.isdigit():
+            continue
+        residual, fixed = _STREAMS.get(method, ("mhar", int(heads) if heads.isdigit() else None))
+        yield PublishedRow(
+            table=name,
+            scale=row["scale"],
+            residual=residual,
+            routing_heads=fixed,
+            kv_heads=int(row["kv_heads"]) if row.get("kv_heads") else None,
+            loss=_number(row.get("val_loss")),
+            delta=_number(row.get("delta") or row.get("delta_to_baseline") or row.get("delta_mean")),
+            corpus=row.get("corpus", ""),
+            **{k: row[k] for k in ("peak_lr", "steps", "estimator", "seeds", "query_init", "source")},
+        )
 
 
 def _number(text: str | None) -> float | None:
@@ -178,18 +187,57 @@ def _orders(
         row = match.published
         if row.loss is None:
             continue
-        recipe = ", ".join(t for t in (row.corpus, f"LR {row.peak_lr}" * bool(row.peak_lr), row.steps) if t)
         config = configs[match.cell]
         ours = str([config.get(k) for k in ("model.scale", "train.peak_lr", "train.steps", "data.source")])
-        kv_heads = "" if row.kv_heads is None else f"{row.kv_heads} KV heads"
-        key = (row.table, row.scale, ", ".join(t for t in (kv_heads, recipe) if t), ours)
+        key = (row.table, row.scale, recipe_of(row), ours)
         groups.setdefault(key, {})[match.cell] = row.loss
     for (table, scale, recipe, _), published in groups.items():
         told = {cell: mean for cell in published if (mean := means[cell]) is not None}
-        pairs = agreeing = 0
-        for a, b in combinations(told, 2):
-            if published[a] != published[b] and told[a] != told[b]:
-                pairs += 1
-                agreeing += (published[a] < published[b]) == (told[a] < told[b])
+        agree = [_agree(published, told, a, b) for a, b in combinations(told, 2)]
+        pairs = [one for one in agree if one is not None]
         if pairs:
-            yield OrderAgreement(table, scale, recipe, tuple(told), pairs, agreeing)
+            yield OrderAgreement(table, scale, recipe, tuple(told), len(pairs), sum(pairs))
+
+
+def _agree(published: Mapping[int, float], ours: Mapping[int, float], a: int, b: int) -> bool | None:
+    """Whether two cells lie in the published order; None where one side does not tell them apart."""
+    if published[a] == published[b] or ours[a] == ours[b]:
+        return None
+    return (published[a] < published[b]) == (ours[a] < ours[b])
+
+
+def recipe_of(row: PublishedRow) -> str:
+    """What a published row shares with those that its order is compared with, in words."""
+    kv_heads = "" if row.kv_heads is None else f"{row.kv_heads} KV heads"
+    rate = f"LR {row.peak_lr}" if row.peak_lr else ""
+    return ", ".join(part for part in (kv_heads, row.corpus, rate, row.steps) if part)
+
+
+def place_of(
+    match: PublishedMatch, reference: Reference, means: Mapping[int, float | None]
+) -> tuple[int, int]:
+    """Of the pairs that a match's cell is in, within its published table: in the published order, and all."""
+    row = match.published
+    group = next(
+        (
+            order.cells
+            for order in reference.orders
+            if (order.table, order.scale, order.recipe) == (row.table, row.scale, recipe_of(row))
+            and match.cell in order.cells
+        ),
+        (),
+    )
+    published = {
+        other.cell: other.published.loss
+        for other in reference.matches
+        if other.cell in group
+        and other.published.loss is not None
+        and (other.published.table, other.published.scale) == (row.table, row.scale)
+        and recipe_of(other.published) == recipe_of(row)
+    }
+    ours = {cell: mean for cell in published if (mean := means.get(cell)) is not None}
+    if match.cell not in ours:
+        return 0, 0
+    agree = [_agree(published, ours, match.cell, other) for other in ours if other != match.cell]
+    told = [one for one in agree if one is not None]
+    return sum(told), len(told)

@@ -72,6 +72,7 @@ def test_every_page_declares_its_scope() -> None:
         ("/", "GET", "read"),
         ("/sweeps/{sweep:path}", "GET", "read"),
         ("/compare", "GET", "read"),
+        ("/reference", "GET", "read"),
         ("/jobs/{job}", "GET", "read"),
         ("/submit", "GET", "read"),
         ("/submit", "POST", "submit"),
