@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -37,13 +37,6 @@ def bowl(config: Mapping[str, Any], seed: int) -> float:
     heads = {1: 0.2, 2: 0.1, 4: 0.0}.get(config["model.routing_heads"], 0.3)
     penalty = 0.3 if config["model.residual"] == "additive" else heads
     return 3 + penalty + 0.1 * math.log10(config["train.peak_lr"] / 1e-3) ** 2 + 0.01 * seed
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> Iterator[Store]:
-    """For what is about the search alone: the tests of both engines take `store`."""
-    with closing(open_store(f"sqlite:///{tmp_path / 'headcount.db'}")) as opened:
-        yield opened
 
 
 def test_a_search_ends_with_its_best_cell_on_fresh_seeds(store: Store) -> None:
@@ -186,8 +179,8 @@ def test_pruning_gives_up_what_is_behind_and_keeps_what_is_not(sqlite: Store) ->
     assert study.run(bowl) == 0
 
 
-def test_an_edited_search_goes_on_with_the_trials_that_fit(store: Store) -> None:
-    study = Study(store, SEARCH)
+def test_an_edited_search_goes_on_with_the_trials_that_fit(sqlite: Store) -> None:
+    study = Study(sqlite, SEARCH)
     study.run(bowl)
     before = [trial.settings for trial in study.trials]
     study.text = SEARCH.replace("trials: 8", "trials: 10")
