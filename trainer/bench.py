@@ -52,6 +52,9 @@ PASS_TOKENS = (8_192, 16_384, 32_768)
 AGAINST_PEER = 1.15
 """Least ratio of our MFU to nanoGPT's, both at the published micro-batch."""
 
+TWO_GPUS = 1.9
+"""Least ratio of two GPUs' speed to one's, at the published micro-batch."""
+
 SECOND_JOB_SECONDS = 1.0
 """Most from dispatch to the end of the first update, for shapes up to `100m`."""
 
@@ -72,7 +75,7 @@ def job(scale: str) -> JobConfig:
     return job_from_fields({"model.scale": scale, **vocabulary})
 
 
-def measure_scale(scale: str, peer: Any, updates: int) -> Iterator[Row]:
+def measure_scale(scale: str, peer: Any, updates: int, gpus: int = 1) -> Iterator[Row]:
     """The rows of a scale; the last is of `peer`, of `load_peer`, if there is one."""
     config = job(scale)
     windows = batch_windows(config)
@@ -83,6 +86,11 @@ def measure_scale(scale: str, peer: Any, updates: int) -> Iterator[Row]:
         size = min(tokens // config.data.context, windows)
         if size > small:
             yield measure(scale, "exact", config, Execution(micro_batch=size), updates)
+    if gpus > 1:
+        execution = Execution(
+            micro_batch=small, gpus=gpus, device="auto" if torch.cuda.is_available() else "cpu"
+        )
+        yield measure(scale, f"{gpus} GPUs", config, execution, updates)
     if peer is not None:
         yield measure_peer(scale, peer, config, small, updates)
 
@@ -104,6 +112,9 @@ def checks(scale: str, rows: Sequence[Row]) -> Iterator[Check]:
         if row.form == "nanoGPT" and row.mfu and ours.mfu:
             ratio = ours.mfu / row.mfu
             yield Check(f"{scale}: MFU against nanoGPT's", ratio, AGAINST_PEER, ratio >= AGAINST_PEER)
+        if row.form == "2 GPUs":
+            ratio = row.tokens_per_second / ours.tokens_per_second
+            yield Check(f"{scale}: two GPUs against one", ratio, TWO_GPUS, ratio >= TWO_GPUS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -113,6 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--peer", type=Path, metavar="PATH", help="A checkout of nanoGPT, to compare with.")
     parser.add_argument("--updates", type=int, default=8, help="Timed for each row (default: %(default)s).")
+    parser.add_argument("--gpus", type=int, default=1, help="Adds rows with so many a job.")
     parser.add_argument("--json", action="store_true", help="One JSON object instead of the table.")
     given = parser.parse_args(arguments)
     if given.updates < 1:
@@ -125,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found: list[Check] = []
     for scale in given.scales:
         own = []
-        for row in measure_scale(scale, peer, given.updates):
+        for row in measure_scale(scale, peer, given.updates, given.gpus):
             own.append(row)
             say(_line(row, own[0]))
         rows += own

@@ -5,6 +5,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -21,6 +22,7 @@ from headcount.trainer.flops import flops_per_token, peak_flops
 from headcount.trainer.loop import train
 from headcount.trainer.model import Transformer
 from headcount.trainer.step import updater_for
+from headcount.trainer.team import Team
 
 WARM_UP = 2
 """Updates before those that are timed."""
@@ -32,7 +34,7 @@ class Row:
 
     scale: str
     form: str
-    """`exact`, `fast` (not the same bits again), or the name of a peer."""
+    """`exact`, `fast` (not the same bits again), `2 GPUs` (exact), or the name of a peer."""
     micro_batch: int
     milliseconds: float
     """Of one update: all its passes and the optimizer."""
@@ -46,17 +48,31 @@ class Row:
 
 
 def measure(scale: str, form: str, config: JobConfig, execution: Execution, updates: int) -> Row:
-    """A row of ours. `execution` gives the micro-batch."""
-    assert execution.micro_batch is not None
+    """A row of ours. `execution` gives the micro-batch; of several GPUs, the first one's memory is told."""
+    micro_batch = execution.micro_batch
+    assert micro_batch is not None
     device = choose_device(config, execution)
     reset_memory(device)
-    with exact_mode(execution):
+    with exact_mode(execution), ExitStack() as ending:
+        team = None
+        if execution.gpus > 1:
+            home = ending.enter_context(tempfile.TemporaryDirectory())
+            team = Team(config, _some_text(config, Path(home)), None, execution, micro_batch, device)
+            ending.callback(team.close)
         model = Transformer(config.model, config.data.context, config.seed, device)
         model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
-        updater = updater_for(model, config, execution, execution.micro_batch)
-        windows = random_windows(config)
-        seconds = timed(lambda: updater.update(windows, config.train.peak_lr)[0], updates)
-    return row_of(scale, form, config, execution.micro_batch, seconds, flops_per_token(config), device)
+        updater = updater_for(model, config, execution, micro_batch)
+        windows, rate = random_windows(config), config.train.peak_lr
+        if team is not None:
+            team.join()
+
+        def update() -> Tensor:
+            own = windows if team is None else team.begin_update(0, rate, windows)
+            return updater.update(own, rate)[0]
+
+        seconds = timed(update, updates)
+    flops = flops_per_token(config) / execution.gpus
+    return row_of(scale, form, config, micro_batch, seconds, flops, device)
 
 
 def random_windows(config: JobConfig) -> Tensor:
@@ -85,7 +101,7 @@ def row_of(
     flops: float,
     device: torch.device,
 ) -> Row:
-    """`flops`: of one token, forward and backward."""
+    """`flops`: of one token on each GPU, forward and backward."""
     on_gpu = device.type == "cuda"
     rate = config.train.batch_tokens / seconds
     peak = peak_flops(torch.cuda.get_device_name(device)) if on_gpu else None

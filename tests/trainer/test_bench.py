@@ -53,11 +53,12 @@ class GPT(nn.Module):
 
 def test_rows_of_a_scale_and_its_peer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "model.py").write_text(PEER)
-    bench.main(["--scales", "nano", "--updates", "1", "--peer", str(tmp_path), "--json"])
+    bench.main(["--scales", "nano", "--updates", "1", "--peer", str(tmp_path), "--gpus", "2", "--json"])
     told = json.loads(capsys.readouterr().out)
     assert [(row["form"], row["micro_batch"]) for row in told["rows"]] == [
         ("exact", 8),
         ("fast", 8),
+        ("2 GPUs", 8),
         ("nanoGPT", 8),
     ]
     for row in told["rows"]:
@@ -87,12 +88,14 @@ def test_what_is_asked_of_the_rows() -> None:
         ROW,
         replace(ROW, form="fast", mfu=0.5, tokens_per_second=125_000.0, peak_bytes=1e12),
         replace(ROW, micro_batch=16, mfu=0.46, tokens_per_second=115_000.0, peak_bytes=1e12),
+        replace(ROW, form="2 GPUs", tokens_per_second=191_000.0),
         replace(ROW, form="nanoGPT", mfu=0.36),
     ]
-    memory, best, ratio = bench.checks("350m", rows)
+    memory, best, two, ratio = bench.checks("350m", rows)
     assert (memory.value, memory.met) == (15.0, True)
     assert memory.bound == pytest.approx(16 * 0.533 + 7, abs=0.01)
     assert best == bench.Check("350m: MFU, best micro-batch (16)", 0.46, 0.45, True)
+    assert two == bench.Check("350m: two GPUs against one", 1.91, 1.9, True)
     assert (ratio.value, ratio.met) == (pytest.approx(0.40 / 0.36), False)
     assert not next(bench.checks("350m", [replace(ROW, peak_bytes=15.6e9)])).met
     assert list(bench.checks("nano", [])) == []
