@@ -79,6 +79,11 @@ class DeltaHistory(Turns):
                 self.boundary = self.total
         self.num_written += 1
 
+    def place(self) -> Tensor | None:
+        """As `DepthHistory.place`: of outputs that are sources by themselves."""
+        is_source = self.block_size == 1 and 0 < self.num_written < self.num_sites
+        return self.whole_model.forward.place() if self.whole_model and is_source else None
+
     def read(self) -> Tensor:
         """What the next sublayer reads: [..., d], in the sources' dtype.
 

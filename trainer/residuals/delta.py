@@ -88,6 +88,10 @@ class Stream(RoutedStream):
     def write(self, state: State, site: int, output: Tensor) -> None:
         state.write(output)
 
+    def place(self, state: State) -> Tensor | None:
+        place: Tensor | None = state.place()
+        return place
+
     def finish(self, state: State) -> Tensor:
         total: Tensor = state.finish()
         return total
