@@ -1,10 +1,12 @@
 from collections.abc import Callable
 
+import pytest
 import torch
 
 from headcount.trainer.config import JobConfig
 from headcount.trainer.model import Transformer
 from headcount.trainer.optimizer import build_optimizer, set_learning_rate
+from headcount.trainer.residuals.registry import stream_names
 
 
 def test_every_parameter_is_in_one_group_with_decay(small_job: Callable[..., JobConfig]) -> None:
@@ -13,6 +15,21 @@ def test_every_parameter_is_in_one_group_with_decay(small_job: Callable[..., Job
     (group,) = build_optimizer(model, config.train).param_groups
     assert [id(p) for p in group["params"]] == [id(p) for p in model.parameters()]
     assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.95), 1e-8, 0.1)
+
+
+@pytest.mark.parametrize("residual", stream_names())
+def test_every_parameter_of_every_stream_is_in_exactly_one_group(
+    small_job: Callable[..., JobConfig], residual: str
+) -> None:
+    config = small_job(model__residual=residual)
+    model = Transformer(config.model, config.data.context, seed=0)
+    groups = build_optimizer(model, config.train).param_groups
+    placed = [id(p) for group in groups for p in group["params"]]
+    assert sorted(placed) == sorted(id(p) for p in model.parameters())
+    spared = {id(p) for p in model.stream.undecayed()}
+    for group in groups:
+        for p in group["params"]:
+            assert group["weight_decay"] == (0.0 if id(p) in spared else 0.1)
 
 
 def test_an_update_is_adamw_at_the_rate_that_was_set(small_job: Callable[..., JobConfig]) -> None:
