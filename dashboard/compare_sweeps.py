@@ -111,6 +111,8 @@ def _curve(
     table, choice = sweep.table, _choice(sweep, measure, chosen)
     if choice is None or not table.axes:
         return None
-    view = View(session, table, paired_statistics(table), head_curve(table), choice, choice.measure)
+    view = View(
+        session, table, paired_statistics(table), head_curve(table), choice, choice.measure, lambda key: None
+    )
     figure = FIGURES["heads"](view)[0]
     return replace(figure, id=f"curve-{place}", title=f"{table.sweep[:80]}: {figure.title}")
