@@ -13,7 +13,7 @@ from headcount.api.problems import Problem
 from headcount.api.results import QueryError
 from headcount.orchestrator.artifacts.datasets import prepare_for_all
 from headcount.orchestrator.settings import Settings
-from headcount.orchestrator.store import Store, submit
+from headcount.orchestrator.store import submit
 from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.submission import compare
@@ -49,7 +49,7 @@ def _refuse(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
-def read_spec(text: str, settings: Settings, store: Store) -> Plan:
+def read_spec(session: Session, text: str, settings: Settings) -> Plan:
     """The plan of the sweep in `text`, with what the store has of its growth. Raises `UserError`."""
 
     def named(config: DataConfig) -> Manifest:
@@ -60,9 +60,7 @@ def read_spec(text: str, settings: Settings, store: Store) -> Plan:
         return prepare_for_all(config, settings)
 
     spec = parse_spec(text, ORIGIN)
-    with store.read() as session:
-        growth = growth_of(session, spec)
-    return plan(spec, named, growth)
+    return plan(spec, named, growth_of(session, spec))
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,8 @@ def post_sweep(store: StoreDep, settings: SettingsDep, caller: CallerDep, form: 
 
 def _submit(store: Store, settings: Settings, caller: Caller, text: str) -> Response:
     try:
-        planned = read_spec(text, settings)
+        with store.read() as session:
+            planned = read_spec(session, text, settings)
         with store.write() as session:
             found = store_sweep(session, planned, caller)
     except (UserError, Problem) as error:

@@ -45,7 +45,7 @@ class Checked:
 def check(session: Session, text: str, settings: Settings) -> Checked:
     """What submitting `text` would do. Nothing is submitted."""
     try:
-        planned = read_spec(text, settings)
+        planned = read_spec(session, text, settings)
         found = difference(session, planned)
         return Checked(
             plan=plan_view(session, planned),

@@ -119,15 +119,15 @@ def submit_sweep(
     """
     if query.dry_run:
         response.status_code = 200
-        planned = read_spec(text, settings, store)
         with store.read() as session:
-            return plan_view(session, planned)
+            return plan_view(session, read_spec(session, text, settings))
     question = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     with claimed(store, caller.name, idempotency_key, question) as claim:
         if claim.answer is not None:
             submitted = SubmissionView(**json.loads(claim.answer))
         else:
-            planned = read_spec(text, settings, store)
+            with store.read() as session:
+                planned = read_spec(session, text, settings)
             with store.write() as session:
                 submitted = store_sweep(session, planned, caller)
                 claim.keep(session, to_json(submitted))
