@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,36 @@ def test_a_client_resumes_where_it_was(filled: Store, client: TestClient) -> Non
 
 def test_a_new_client_starts_at_the_end(filled: Store, client: TestClient) -> None:
     assert blocks(client.get("/api/v1/events?follow=false").text) == []
+
+
+def test_a_follower_misses_nothing_beside_slow_writers(filled: Store, client: TestClient) -> None:
+    """Ids grow in the order of commits, so that none appears behind the last one that was seen."""
+    with filled.read() as session:
+        last = newest_event(session)
+        sweep = session.scalars(select(Sweep.id)).first() or 0
+
+    def write(writer: int) -> None:
+        for number in range(6):
+            with filled.write() as session:
+                announce_sweep(session, sweep, "paused", of=[writer, number])
+                time.sleep(0.004 * (writer + 1))  # its id is taken, and others would like to commit
+
+    seen: list[list[int]] = []
+    with ThreadPoolExecutor(4) as writers:
+        writing = [writers.submit(write, writer) for writer in range(4)]
+        while len(seen) < 24 and not any(done.done() and done.exception() for done in writing):
+            headers = {"Last-Event-ID": str(last)}
+            for event in blocks(client.get("/api/v1/events?follow=false", headers=headers).text):
+                last = int(event["id"])
+                seen.append(json.loads(event["data"])["detail"]["of"])
+            all_done = all(done.done() for done in writing)
+            assert not (all_done and len(seen) < 24) or last < _newest(filled)
+    assert sorted(seen) == [[writer, number] for writer in range(4) for number in range(6)]
+
+
+def _newest(store: Store) -> int:
+    with store.read() as session:
+        return newest_event(session)
 
 
 def test_changes_of_tokens_are_not_told(filled: Store, client: TestClient) -> None:

@@ -1,6 +1,7 @@
 """The description of the interface is the file in the repository, and every answer is as described."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.python import asgi
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from sqlalchemy import select
+from sqlalchemy import create_engine, make_url, select, text
 from sqlalchemy.orm import Session
 
 from headcount.api.app import create_app
@@ -37,10 +38,18 @@ def test_the_description_is_the_file_in_the_repository() -> None:
     assert FILE.read_text(encoding="utf-8") == openapi_text(), hint
 
 
-@pytest.fixture(scope="module")
-def odd_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def odd_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store with jobs in every state, a sweep of one axis and one without a single result."""
-    store = open_store(f"sqlite:///{tmp_path_factory.mktemp('schema') / 'headcount.db'}")
+    url = f"sqlite:///{tmp_path_factory.mktemp('schema') / 'headcount.db'}"
+    if request.param == "postgresql":
+        server = request.getfixturevalue("postgresql")
+        engine = create_engine(server, isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            connection.execute(text("CREATE DATABASE schemathesis"))
+        engine.dispose()
+        url = make_url(server).set(database="schemathesis").render_as_string(hide_password=False)
+    store = open_store(url)
     with store.write() as session:
         build_sweep(session, states=STATES, missing=[(2, 2, 1e-3, 2)])
         build_sweep(
@@ -53,7 +62,8 @@ def odd_store(tmp_path_factory: pytest.TempPathFactory) -> Store:
         finished = session.scalars(select(Job).where(Job.state == "finished")).first()
         assert finished is not None
         finished.tail_mean = float("inf")
-    return store
+    yield store
+    store.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +94,15 @@ INVALID = [(path, method) for path, method, o in OPERATIONS if "parameters" in o
 # a described request may still ask for an axis that a sweep lacks, or send a sweep that cannot be
 UNCHECKED = [positive_data_acceptance]
 
-bounded = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+EXAMPLES = {"sqlite": 6, "postgresql": 2}
+
+
+def bounded(store: Store) -> settings:
+    """Few examples on the second engine: what differs there is SQL, not parsing."""
+    examples = EXAMPLES[store.engine.dialect.name]
+    return settings(
+        max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
 
 
 @pytest.mark.parametrize(("path", "method"), VALID)
@@ -95,7 +113,7 @@ def test_every_answer_is_as_described(
         job_ids = [ids[0] for _, ids in job_ids_by_state(session).items()]
     known = {"sweep": ["head-count", "young"], "job": job_ids, "cell": [1, 2, 19]}
 
-    @bounded
+    @bounded(odd_store)
     @given(case=interface[path][method.upper()].as_strategy(generation_mode=GenerationMode.POSITIVE))
     def check(case: schemathesis.Case) -> None:
         if "follow" in case.query or path.endswith("/events"):
@@ -111,9 +129,9 @@ def test_every_answer_is_as_described(
 
 @pytest.mark.parametrize(("path", "method"), INVALID)
 def test_what_is_not_described_is_refused(
-    interface: schemathesis.BaseSchema, bearer: dict[str, str], path: str, method: str
+    interface: schemathesis.BaseSchema, odd_store: Store, bearer: dict[str, str], path: str, method: str
 ) -> None:
-    @bounded
+    @bounded(odd_store)
     @given(case=interface[path][method.upper()].as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def check(case: schemathesis.Case) -> None:
         case.call_and_validate(headers=bearer)

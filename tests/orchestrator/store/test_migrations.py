@@ -4,9 +4,6 @@ from typing import Any
 
 import pytest
 from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from builders import build_sweep
 from sqlalchemy import MetaData, create_engine, insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError
@@ -109,19 +106,6 @@ def test_processes_of_the_schema_before_go_on_while_it_is_upgraded(empty_url: st
             session.scalars(select(model)).all()
     assert check_store(new) == []
     new.close()
-
-
-def test_the_chain_of_revisions_has_one_head_and_no_branch() -> None:
-    scripts = ScriptDirectory.from_config(alembic_config())
-    assert scripts.get_heads() == [HEAD]
-    chain = [script.revision for script in scripts.walk_revisions()]
-    assert chain == [HEAD, *reversed(EARLIER)]
-
-
-def test_migrations_make_what_the_models_say(store: Store) -> None:
-    with store.engine.connect() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_server_default": False})
-        assert compare_metadata(context, Base.metadata) == []
 
 
 def test_reads_have_their_indexes(store: Store) -> None:
