@@ -34,8 +34,10 @@ COMMANDS = {
     "table": "headcount.api.commands",
     "token": "headcount.api.commands",
     "report": "headcount.dashboard.commands",
+    "figure": "headcount.dashboard.figure_command",
     "serve": "headcount.dashboard.commands",
     "train": "headcount.sweeps.commands",
+    "studies": "headcount.sweeps.commands",
     "data": "headcount.orchestrator.data_commands",
     "bench": "headcount.api.bench.commands",
 }

@@ -1,4 +1,4 @@
-"""The command `headcount train`."""
+"""The commands `headcount train` and `headcount studies`."""
 
 import sys
 
@@ -15,3 +15,18 @@ def train(context: click.Context) -> None:
     from headcount.trainer.single_job import main
 
     sys.exit(main(context.args, read_job, "headcount train"))
+
+
+@click.command()
+@click.argument("name", required=False)
+def studies(name: str | None) -> None:
+    """List the ready-made studies, or print the file of one: 'headcount studies best-lr > best-lr.yaml'."""
+    from headcount.sweeps import studies as ready_made
+
+    if name is not None:
+        click.echo(ready_made.study_text(name), nl=False)
+        return
+    found = list(ready_made.studies())
+    width = max(len(study.name) for study in found)
+    for study in found:
+        click.echo(f"{study.name:<{width}}  {study.description}")
