@@ -1,0 +1,103 @@
+"""The documentation: no link leads nowhere, every page is in the site, marked commands do what they say."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from headcount.sweeps.sections import READERS
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+OTHERS = [
+    ROOT / name for name in ("README.md", "CONTRIBUTING.md", "docker/README.md", "api/published/README.md")
+]
+
+_STEP = re.compile(r"^ *<!-- (run|file)(?:: (.+?))? -->\n *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+"""A block that is run, with what it has to print, or written to a file of that name."""
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=named)
+def test_no_link_leads_nowhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("https://", "http://")):
+            continue
+        place, _, anchor = target.partition("#")
+        file = page.parent / place if place else page
+        assert file.exists(), target
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", file.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+            assert anchor in slugs, target
+
+
+def test_every_page_is_in_the_site() -> None:
+    listed: set[str] = set()
+
+    def walk(node: Any) -> None:
+        for part in node if isinstance(node, list) else node.values():
+            listed.add(part) if isinstance(part, str) else walk(part)
+
+    walk(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    generated = {name for name in listed if name.startswith("reference/")}
+    assert listed - generated == {str(page.relative_to(DOCS)) for page in PAGES}
+    code = "import reference; print(*reference.PAGES)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True)
+    assert {f"reference/{name}.md" for name in done.stdout.split()} == generated, done.stderr
+
+
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    mkdocs = Path(sys.executable).with_name("mkdocs")
+    done = subprocess.run(
+        [mkdocs, "build", "--strict", "--quiet", "--site-dir", str(tmp_path)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    commands = (tmp_path / "reference/commands/index.html").read_text()
+    assert "headcount data publish" in commands
+    assert "--older-than" in commands
+    assert "routing logit" in (tmp_path / "reference/job_fields/index.html").read_text()
+    assert "/api/v1/sweeps/{sweep}/table" in (tmp_path / "reference/rest/index.html").read_text()
+
+
+def test_every_key_of_the_sweep_file_has_its_row() -> None:
+    text = (DOCS / "sweep_file.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(READERS)
+
+
+def test_marked_commands_do_what_the_pages_say(tmp_path: Path) -> None:
+    """In the order of a newcomer: the tutorial first; all in one home."""
+    known = {"HEADCOUNT_CONFIG", "HEADCOUNT_DATABASE_URL", "HEADCOUNT_ARTIFACTS", "RAY_ADDRESS"}
+    environment = {name: value for name, value in os.environ.items() if name not in known}
+    environment["HEADCOUNT_HOME"] = str(tmp_path / "home")
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    work = tmp_path / "work"
+    work.mkdir()
+    pages = [DOCS / "tutorial.md", *(page for page in PAGES if page.name != "tutorial.md")]
+    ran = 0
+    for page in pages:
+        for kind, words, block in _STEP.findall(page.read_text(encoding="utf-8")):
+            if kind == "file":
+                (work / words).write_text(block)
+                continue
+            done = subprocess.run(
+                ["sh", "-ec", block], cwd=work, env=environment, capture_output=True, text=True, timeout=120
+            )
+            assert done.returncode == 0, f"{named(page)}: {block}\n{done.stdout}{done.stderr}"
+            assert words in done.stdout, f"{named(page)}: {block}\n{done.stdout}"
+            ran += 1
+    assert ran == 8
