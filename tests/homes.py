@@ -44,14 +44,14 @@ class Home:
         file.write_text(SWEEP.format(text=text, steps=steps) + more)
         return str(file)
 
-    def headcount(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def headcount(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
             self._command(arguments),
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=seconds,
             cwd=self.folder.parent,
         )
 

@@ -13,33 +13,32 @@ _BEGIN = """
 hostname "$NAME"
 mount --make-rprivate /
 mount -t tmpfs tmpfs /mnt
-mkdir /mnt/code /mnt/disk /mnt/secrets /mnt/own
+mkdir /mnt/code /mnt/secrets /mnt/own
 mount --rbind "$CODE" /mnt/code
-mount --bind "$DISK" /mnt/disk
 mount --bind "$SECRETS" /mnt/secrets
 mount --bind "$OWN" /mnt/own
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /var/lib
-mkdir -p "$CODE" /run/secrets /var/lib/headcount /var/lib/own "$HOME"
+mkdir -p "$CODE" /run/secrets /var/lib/headcount /var/lib/postgresql "$HOME"
 mount --rbind /mnt/code "$CODE"
 mount --bind /mnt/secrets /run/secrets
-mount --bind /mnt/disk /var/lib/headcount
-mount --bind /mnt/own /var/lib/own
+mount --bind /mnt/own /var/lib/headcount
+mount --bind /mnt/own /var/lib/postgresql
 cd "$HOME"
 exec "$@"
 """
-"""Whatever a process writes stays with its host, but for the disk that all share and a disk of its own."""
+"""Whatever a process writes stays with its host, and but for what is under /var/lib goes with its power."""
 
 
 class Network:
-    """A bridge that hosts are plugged into, and the files that they may see."""
+    """A bridge that hosts are plugged into, and the secrets that all are handed. They share nothing else."""
 
     def __init__(self, folder: Path, names: Sequence[str]) -> None:
-        self.disk, self.secrets = folder / "disk", folder / "secrets"
-        for place in (self.disk, self.secrets):
-            place.mkdir()
+        self.secrets = folder / "secrets"
+        self.secrets.mkdir()
+        _remove("link", "del", BRIDGE)
         _ip("link", "add", BRIDGE, "type", "bridge")
         _ip("addr", "add", f"{SUBNET}.1/24", "dev", BRIDGE)
         _ip("link", "set", BRIDGE, "up")
@@ -61,7 +60,7 @@ class Host:
 
     def __init__(self, network: Network, name: str, address: str, folder: Path, hosts_file: str) -> None:
         self.network, self.name, self.address = network, name, address
-        self.own = folder
+        self.disk = folder
         folder.mkdir()
         self._space = f"headcount-{name}"
         self._link = f"hc{address.rpartition('.')[2]}"
@@ -69,6 +68,8 @@ class Host:
         etc = Path("/etc/netns") / self._space
         etc.mkdir(parents=True, exist_ok=True)
         (etc / "hosts").write_text(hosts_file)
+        _remove("link", "del", self._link)
+        _remove("netns", "del", self._space)
         _ip("netns", "add", self._space)
         _ip("link", "add", self._link, "type", "veth", "peer", "name", "eth0", "netns", self._space)
         _ip("link", "set", self._link, "master", BRIDGE, "up")
@@ -118,6 +119,7 @@ class Host:
 
     def close(self) -> None:
         self.kill()
+        _remove("link", "del", self._link)  # the namespace itself goes when its last process has
         _ip("netns", "del", self._space)
         (Path("/etc/netns") / self._space / "hosts").unlink()
 
@@ -133,11 +135,15 @@ class Host:
             "LANG": "C.UTF-8",
             "NAME": self.name,
             "CODE": str(ROOT),
-            "DISK": str(self.network.disk),
             "SECRETS": str(self.network.secrets),
-            "OWN": str(self.own),
+            "OWN": str(self.disk),
             **more,
         }
+
+
+def _remove(*words: str) -> None:
+    """Remove what a test that was killed may have left; nothing where it is not there."""
+    subprocess.run(["ip", *words], stderr=subprocess.DEVNULL)
 
 
 def _ip(*words: str) -> None:

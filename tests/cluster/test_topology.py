@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(540)]
 
 PLACES = {
     "postgres": "postgres",
+    "s3": "s3",
     "ray-head": "ray-head",
     "worker-1": "worker-cpu",
     "worker-2": "worker-cpu",
@@ -31,13 +33,13 @@ name: topology
 job:
   model: {scale: nano, residual: mhar}
   data: {source: prose, context: 64}
-  train: {steps: 400, batch_tokens: 256, eval_every: 20, eval_windows: 4}
+  train: {steps: 300, batch_tokens: 256, eval_every: 20, eval_windows: 4}
 axes:
-  model.routing_heads: [1, 2, 4]
+  model.routing_heads: [1, 2]
   model.kv_heads: [2, 4]
 seeds: [0, 1]
 """
-"""Twelve treatments and four controls."""
+"""Eight treatments and four controls."""
 
 
 @pytest.fixture
@@ -48,14 +50,19 @@ def topology(tmp_path: Path) -> Iterator[Topology]:
 
 
 def test_a_sweep_ends_whole_whatever_host_fails(topology: Topology, tmp_path: Path) -> None:
-    topology.start("postgres")
+    for name in ("postgres", "s3"):
+        topology.start(name)
     topology.once("scheduler", "headcount", "db", "upgrade")
+    make_bucket = "import s3fs; s3fs.S3FileSystem().mkdir('headcount')"
+    topology.wait(lambda: topology.tries("scheduler", "python", "-c", make_bucket), "the bucket to be made")
     token = topology.once("api", "headcount", "token", "create", "ada", "--scope", "submit")
     topology.start("ray-head")
     for name in ("worker-1", "worker-2", "scheduler", "api"):
         topology.start(name)
-    write_text(topology.network.disk / "prose")
+    text = topology.host("scheduler").disk / "prose"
+    write_text(text)
     topology.once("scheduler", "headcount", "data", "prepare", "prose", "/var/lib/headcount/prose")
+    topology.once("scheduler", "headcount", "data", "publish", "prose")
 
     client = _Client(topology, token.split()[-1])
     topology.wait(client.reaches, "the service to answer")
@@ -64,19 +71,23 @@ def test_a_sweep_ends_whole_whatever_host_fails(topology: Topology, tmp_path: Pa
 
     topology.wait(lambda: client.finished() >= 2, "two jobs to finish", 180)
     topology.host("worker-1").cut()
-    topology.wait(lambda: client.finished() >= 5, "the sweep to go on without a worker", 180)
+    topology.wait(lambda: client.finished() >= 3, "the sweep to go on without a worker", 180)
     topology.host("worker-1").join()
 
     topology.kill("ray-head")
     topology.start("ray-head")
-    topology.wait(lambda: client.finished() >= 8, "the sweep to go on under a new head", 240)
+    topology.wait(lambda: client.finished() >= 5, "the sweep to go on under a new head", 240)
+
+    told = take_away("worker-2", topology, client)
+    topology.start("worker-2")
 
     topology.kill("postgres")
     topology.start("postgres")
-    topology.wait(lambda: client.finished() == 16, "the sweep to end", 300)
+    topology.wait(lambda: client.finished() == 12, "the sweep to end", 300)
 
-    assert client.causes() >= {"finished", "node_lost"}
-    assert client.table() == undisturbed(tmp_path / "alone", topology.network.disk / "prose")
+    assert client.causes() >= {"finished", "node_lost", "preempted"}
+    assert steps_trained_again(client, told) == 0
+    assert client.table() == undisturbed(tmp_path / "alone", text)
     assert len(re.findall("^event: ", (tmp_path / "stream.log").read_text(), re.MULTILINE)) > 16
 
 
@@ -102,9 +113,13 @@ class _Client:
 
     def causes(self) -> set[str]:
         """How attempts at the sweep's jobs have ended."""
+        return {attempt["cause"] for job in self.jobs() for attempt in job["attempts"]}
+
+    def jobs(self, state: str = "") -> list[dict[str, Any]]:
+        """The sweep's jobs with their attempts."""
         jobs = json.loads(self._ask("/sweeps/topology/jobs").stdout)["items"]
-        views = [json.loads(self._ask(f"/jobs/{job['id']}").stdout) for job in jobs]
-        return {attempt["cause"] for view in views for attempt in view["attempts"]}
+        wanted = [job["id"] for job in jobs if not state or job["state"] == state]
+        return [json.loads(self._ask(f"/jobs/{job}").stdout) for job in wanted]
 
     def table(self) -> dict[str, Any]:
         return losses(self._ask("/sweeps/topology/table.json").stdout)
@@ -115,6 +130,50 @@ class _Client:
 
     def _ask(self, path: str, *words: str) -> subprocess.CompletedProcess[str]:
         return self._host.run([*self._curl, "--max-time", "20", *words, API + path], {})
+
+
+def take_away(host: str, topology: Topology, client: _Client) -> dict[str, int]:
+    """Give a host the notice that spot capacity gets, and take its power once its jobs have yielded.
+
+    The attempts that ran there, by job, with the last step that was told of each before the notice.
+    """
+    running: list[dict[str, Any]] = []
+
+    def is_at_work() -> bool:
+        running[:] = [
+            job
+            for job in client.jobs("running")
+            if job["attempts"][-1]["node"].startswith(f"{host}/") and 0 < job["step"] < 150
+        ]
+        return bool(running)
+
+    topology.wait(is_at_work, f"{host} to be in the middle of a job", 240)
+    node = running[0]["attempts"][-1]["node"].rpartition("/")[2]
+    drain = ["ray", "drain-node", "--address=localhost:6379", f"--node-id={node}"]
+    drain += ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=spot"]
+    topology.once("ray-head", *drain, "--deadline-remaining-seconds=30")
+    told = {job["id"]: job["step"] for job in running}
+    topology.wait(
+        lambda: not [job for job in client.jobs("running") if _is_on(job, node)], f"{host} to yield"
+    )
+    topology.kill(host)
+    return told
+
+
+def _is_on(job: dict[str, Any], node: str) -> bool:
+    return bool(job["attempts"][-1]["node"].endswith(node))
+
+
+def steps_trained_again(client: _Client, told: dict[str, int]) -> int:
+    """Of the jobs that were told to yield, what was trained twice although it was known before the notice."""
+    lost = 0
+    for job in client.jobs():
+        if job["id"] not in told:
+            continue
+        for attempt, following in pairwise(job["attempts"]):
+            if attempt["cause"] == "preempted":
+                lost += max(0, told[job["id"]] - following["start_step"])
+    return lost
 
 
 def losses(table: str) -> dict[str, Any]:
@@ -130,6 +189,6 @@ def undisturbed(folder: Path, text: Path) -> dict[str, Any]:
     sweep.write_text(SWEEP)
     home = Home(folder / "home", {})
     for words in (["data", "prepare", "prose", str(text)], ["run", str(sweep)]):
-        done = home.headcount(*words)
+        done = home.headcount(*words, seconds=300)
         assert done.returncode == 0, done.stdout + done.stderr
     return losses(home.headcount("table", "topology", "--format", "json").stdout)
