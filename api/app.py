@@ -17,7 +17,19 @@ from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
 from headcount.api.observing import Figures, Observer
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
-from headcount.api.routes import artifacts, changes, events, free, health, jobs, metrics, problems, results, rows, sweeps
+from headcount.api.routes import (
+    artifacts,
+    changes,
+    events,
+    free,
+    health,
+    jobs,
+    metrics,
+    problems,
+    results,
+    rows,
+    sweeps,
+)
 from headcount.api.security import LOOPBACK, Access, Guard, needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store

@@ -40,7 +40,8 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     "--as",
     "named",
     metavar="NAME",
-    help="Another table than the ablation table: main, heads, grid, lr, best_lr, seeds or throughput.",
+    help="Another table: main, heads, grid, lr, best_lr, seeds, width, alignment, throughput, scaling, "
+    "routing, probe or downstream.",
 )
 @click.option(
     "--law",

@@ -9,6 +9,7 @@ from headcount.api.results.curves import HEADS, KV_HEADS, grid, head_curve
 from headcount.api.results.families import control_family
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, by_seed, difference, loss, provenance, settings
+from headcount.api.results.scaling import RESAMPLES, scaling_records
 from headcount.api.results.selection import RATE, best_sets, rate_choices
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import compute_gain
@@ -210,6 +211,14 @@ def _throughput(table: AblationTable, answer: NamedTable) -> Built:
     return replace(answer, estimator="mean over jobs of tokens a second, as trained", test="none"), records
 
 
+def _scaling(table: AblationTable, answer: NamedTable) -> Built:
+    estimator = (
+        f"{answer.estimator}; law L = E + A·C^−α by Huber loss on log L over the controls' jobs, gains with "
+        f"the middle 95 % of {RESAMPLES} resamples of jobs"
+    )
+    return replace(answer, estimator=estimator, test="none"), scaling_records(table)
+
+
 def _widths(table: AblationTable, answer: NamedTable) -> Built:
     _needs(table, WIDTH)
     records, family = width_records(table)
@@ -237,5 +246,6 @@ TABLES: dict[str, tuple[str, Callable[[AblationTable, NamedTable], Built]]] = {
     "width": ("Does the difference hold as the width grows?", _widths),
     "alignment": ("Are heads aligned to the KV groups better than slices of the width?", _alignment),
     "throughput": ("What does it cost?", _throughput),
+    "scaling": ("What is it worth in compute, and in time, by a law fitted to the controls?", _scaling),
 }
 """Name to question and builder."""
