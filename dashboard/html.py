@@ -12,6 +12,7 @@ from headcount.dashboard import text
 from headcount.dashboard.compare_cells import MOST_CELLS
 from headcount.dashboard.compare_page import ComparePage
 from headcount.dashboard.compare_sweeps import MOST_SWEEPS
+from headcount.dashboard.job_logs import LAST_LINES, Read
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.reference_page import COMPARED, ReferencePage
 from headcount.dashboard.rendering import render
@@ -50,9 +51,9 @@ def reference_html(page: ReferencePage) -> str:
     return render("reference.html", page=page, compared=COMPARED, kept=KEPT, cell_name=text.cell_name)
 
 
-def job_html(session: Session, job_id: str) -> str:
-    """One job. Raises `NotFoundError`."""
-    return render("job.html", page=job_page(session, job_id))
+def job_html(session: Session, job_id: str, read: Read) -> str:
+    """One job; `read` opens an artifact by its key. Raises `NotFoundError`."""
+    return render("job.html", page=job_page(session, job_id, read), last_lines=LAST_LINES)
 
 
 def sweep_values(page: SweepPage) -> dict[str, Any]:

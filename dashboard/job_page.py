@@ -1,15 +1,16 @@
-"""What the page of a job shows: its loss curve, attempts, environment and difference from its control."""
+"""What the page of a job shows: its figures, attempts and their output, environment, and its control."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from headcount.api.results import JobView, cell_view, evaluations, job_view, progress
+from headcount.api.results import JobView, cell_view, job_view
 from headcount.dashboard import text
-from headcount.dashboard.figures import loss_curve as curves
+from headcount.dashboard.job_figures import job_figures
+from headcount.dashboard.job_logs import LogEnd, Read, log_end, logged
 from headcount.dashboard.panel import Figure
-from headcount.dashboard.rendering import ROOT
+from headcount.orchestrator.store.models import RESULT_STATES
 
 
 @dataclass(frozen=True)
@@ -19,52 +20,58 @@ class JobPage:
     job: JobView
     title: str
     """Its settings in the first sweep that wants it, and its seed."""
-    figure: Figure
+    figures: tuple[Figure, ...]
+    """The losses first."""
     environment: dict[str, Any]
     """Of the last attempt that told one."""
     mixed: bool
     """Whether attempts ran in different environments."""
-    csv: str
-    """Where the API has the evaluations in full precision."""
+    logged: frozenset[int]
+    """Numbers of the attempts whose output is kept."""
+    log: LogEnd | None
+    """Of the last of them."""
+    pair: tuple[int, int] | None
+    """The control's cell and this job's, in the first sweep that wants it."""
+    commands: tuple[tuple[str, str], ...]
+    """What to type, and what that does."""
 
 
-def job_page(session: Session, job_id: str) -> JobPage:
-    """The page of a job. Raises `NotFoundError`."""
+def job_page(session: Session, job_id: str, read: Read) -> JobPage:
+    """The page of a job; `read` opens an artifact by its key. Raises `NotFoundError`."""
     job = job_view(session, job_id)
-    data = curves.loss_curve_data(job, progress(session, job_id), evaluations(session, job_id))
     told = [attempt.environment for attempt in job.attempts if attempt.environment]
+    title, pair = _cell(session, job)
     return JobPage(
         job=job,
-        title=_title(session, job),
-        figure=Figure(
-            id="loss",
-            title="Loss by step",
-            drawn=curves.loss_curve_figure(data),
-            summary=curves.loss_curve_summary(data),
-            caption=_caption(job, data),
-            table=curves.loss_curve_table(data),
-        ),
+        title=title,
+        figures=job_figures(session, job, title),
         environment=told[-1] if told else {},
         mixed=any(environment != told[0] for environment in told),
-        csv=f"{ROOT.get()}/api/v1/jobs/{job.id}/evaluations.csv",
+        logged=logged(session, job_id),
+        log=log_end(session, job_id, read),
+        pair=pair,
+        commands=tuple(_commands(job)),
     )
 
 
-def _title(session: Session, job: JobView) -> str:
-    if job.kind == "train" and job.wishes:
-        wish = job.wishes[0]
-        cell = cell_view(session, wish.sweep, wish.cell)
-        named = text.cell_name(cell.settings, cell.is_control) if cell.settings or cell.is_control else ""
-        return " · ".join(filter(None, [named, f"seed {job.seed}"]))
-    return f"{job.kind} · seed {job.seed}"
+def _cell(session: Session, job: JobView) -> tuple[str, tuple[int, int] | None]:
+    """The job's title, and its pair of cells, where it is of a cell."""
+    if job.kind not in ("train", "external") or not job.wishes:
+        return f"{job.kind} · seed {job.seed}", None
+    wish = job.wishes[0]
+    cell = cell_view(session, wish.sweep, wish.cell)
+    named = text.cell_name(cell.settings, cell.is_control) if cell.settings or cell.is_control else ""
+    title = " · ".join(filter(None, [named, f"seed {job.seed}"]))
+    return title, (cell.control_id, cell.id) if cell.control_id is not None else None
 
 
-def _caption(job: JobView, data: curves.LossCurveData) -> str:
-    parts = [
-        f"n = 1 (seed {job.seed})",
-        f"{text.plural(len(data.validation_steps), 'evaluation')} and "
-        f"{text.plural(len(data.training_steps), 'training point')} of the last batch, as stored (thinned)",
-    ]
-    if data.tail_mean is not None:
-        parts.append("Tail mean: the evaluations in the last quarter of the steps, both ends included")
-    return ". ".join(parts) + "."
+def _commands(job: JobView) -> list[tuple[str, str]]:
+    short = job.id[:12]
+    found = [(f"headcount logs {short}", "how each attempt ended, and what the last one printed")]
+    if job.state in ("queued", "running"):
+        found.append((f"headcount why {short}", "what it waits for"))
+    if job.kind == "train" and job.state in RESULT_STATES:
+        found.insert(
+            0, (f"headcount replay {short}", "trains it again here, and says whether the numbers are equal")
+        )
+    return found

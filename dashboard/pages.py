@@ -4,18 +4,21 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headcount.api.answering import of_sweep
 from headcount.api.app import create_app
+from headcount.api.dependencies import SettingsDep, StoreDep
+from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
 from headcount.dashboard import compare_page, login, submit
 from headcount.dashboard.compare_cells import cells_page
 from headcount.dashboard.compare_sweeps import sweeps_page
-from headcount.dashboard.errors import install_pages
+from headcount.dashboard.errors import error_page, install_pages
 from headcount.dashboard.html import compare_html, job_html, reference_html, sweep_html, sweeps_html
+from headcount.dashboard.job_logs import log_text
 from headcount.dashboard.reference_page import reference_page
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.shared import complete, page
@@ -25,6 +28,7 @@ from headcount.dashboard.sweep_page import sweep_page
 from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
+from headcount.trainer.errors import UserError
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -83,9 +87,21 @@ async def get_reference_page(request: Request) -> Response:
 @router.get("/jobs/{job}", openapi_extra=needs("read"))
 async def get_job_page(request: Request, job: str) -> Response:
     """One job."""
+    read = open_artifacts(request.app.state.settings).read
     return await page(
-        request, lambda session: job_version(session, job), lambda session: job_html(session, job)
+        request, lambda session: job_version(session, job), lambda session: job_html(session, job, read)
     )
+
+
+@router.get("/jobs/{job}/attempts/{number}/log", openapi_extra=needs("read"))
+def get_log(store: StoreDep, settings: SettingsDep, job: str, number: int) -> Response:
+    """What an attempt printed, as plain text."""
+    try:
+        with store.read() as session:
+            text = log_text(session, job, number, open_artifacts(settings).read)
+    except UserError as error:
+        return error_page(404 if isinstance(error, NotFoundError) else 422, str(error))
+    return PlainTextResponse(text, headers={"Cache-Control": "no-store"})
 
 
 class UnderRoot:

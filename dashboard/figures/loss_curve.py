@@ -26,12 +26,18 @@ class LossCurveData(NamedTuple):
     diverged_step: int | None
     restarts: list[int]
     """Steps from which a later attempt went on."""
+    control_steps: Sequence[int] = ()
+    control_losses: Sequence[float | None] = ()
+    """Validation of the control at the same seed."""
 
 
 def loss_curve_data(
-    job: JobView, progress: Sequence[ProgressPoint], evaluations: Sequence[EvaluationPoint]
+    job: JobView,
+    progress: Sequence[ProgressPoint],
+    evaluations: Sequence[EvaluationPoint],
+    control: Sequence[EvaluationPoint] = (),
 ) -> LossCurveData:
-    """The curve of a job from its stored points."""
+    """The curve of a job from its stored points, and those of its control."""
     return LossCurveData(
         training_steps=[p.step for p in progress],
         training_losses=[p.loss for p in progress],
@@ -42,6 +48,8 @@ def loss_curve_data(
         tail_from=job.steps * 3 / 4 if job.steps and job.tail_mean is not None else None,
         diverged_step=job.diverged_step,
         restarts=[a.start_step for a in job.attempts if a.start_step],
+        control_steps=tuple(e.step for e in control),
+        control_losses=tuple(e.loss for e in control),
     )
 
 
@@ -67,6 +75,17 @@ def loss_curve_figure(data: LossCurveData) -> dict[str, Any]:
             hovertemplate="step %{x:,}<br>validation <b>%{y:.4f}</b><extra></extra>",
         ),
     ]
+    if data.control_steps:
+        traces.append(
+            go.Scatter(
+                x=data.control_steps,
+                y=data.control_losses,
+                name="validation of the control",
+                mode="lines",
+                line={"color": theme.MUTED, "width": 1.6, "dash": "dot"},
+                hovertemplate="step %{x:,}<br>control %{y:.4f}<extra></extra>",
+            )
+        )
     if data.tail_mean is not None:
         traces.append(
             go.Scatter(

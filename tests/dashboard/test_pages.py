@@ -74,6 +74,7 @@ def test_every_page_declares_its_scope() -> None:
         ("/compare", "GET", "read"),
         ("/reference", "GET", "read"),
         ("/jobs/{job}", "GET", "read"),
+        ("/jobs/{job}/attempts/{number}/log", "GET", "read"),
         ("/submit", "GET", "read"),
         ("/submit", "POST", "submit"),
     ]
