@@ -17,7 +17,7 @@ from headcount.dashboard.figures import theme
 
 EVENT_KINDS = (
     "submitted dispatched started evaluated spiked requeued settled cancelled imported paused resumed "
-    "prioritised"
+    "prioritised extended complete"
 )
 """Of the live stream: any of them fetches the page again."""
 
