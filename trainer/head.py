@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headcount.trainer.compilation import compiled
 from headcount.trainer.products import Matrix
 
 CHUNK_LOGITS = 2**28
@@ -87,8 +86,6 @@ def add_head_gradient(
     targets: Tensor,
     tokens: int,
     z_loss: float,
-    *,
-    compile: bool,
 ) -> HeadGradient:
     """The same by hand: the gradient of the logits is written over them, and the weight's is added to
     `matrix.gradient` in float32 by the product itself. Rows of the matrix from `vocab_size` on are padding,
@@ -96,7 +93,11 @@ def add_head_gradient(
     size = gradient_chunk_tokens(len(hidden), len(matrix.copy))
     losses = torch.empty(len(hidden), dtype=torch.float32, device=hidden.device)
     of_hidden = torch.empty_like(hidden)
-    write_gradient = compiled(write_logit_gradient) if compile else write_logit_gradient
+    write_gradient = write_logit_gradient
+    if hidden.is_cuda:
+        from headcount.trainer import head_kernel  # needs triton
+
+        write_gradient = head_kernel.write_logit_gradient
     for start in range(0, len(hidden), size):
         part, chosen = hidden[start : start + size], targets[start : start + size]
         logits = F.linear(part, matrix.copy)

@@ -51,14 +51,17 @@ class Transformer(nn.Module):
         self.to(device)
         draw_parameters(self, self.stream, config.init_std, seed)
 
-    def forward(self, tokens: Tensor) -> Tensor:
-        """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`."""
-        return F.linear(self.hidden(tokens), self.embedding.to(self.compute_dtype))
+    def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`; `start` as in `hidden`."""
+        return F.linear(self.hidden(tokens, start), self.embedding.to(self.compute_dtype))
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """What the head reads, normed: [B, T, d_model] in `compute_dtype` for integer tokens [B, T]."""
+    def hidden(self, tokens: Tensor, start: int = 0) -> Tensor:
+        """What the head reads, normed: [B, T, d_model] in `compute_dtype` for integer tokens [B, T].
+
+        start: the first token's position, above 0 where those before it are cached (`trainer.generation`).
+        """
         state = self.stream.begin(self._look_up(tokens))
-        rotation = self.rotation.to(self.compute_dtype)
+        rotation = self.rotation[:, start:].to(self.compute_dtype)
         for n in range(self.stream.loops * len(self.blocks)):
             self.blocks[n % len(self.blocks)](self.stream, state, 2 * n, rotation)
         normed: Tensor = self.norm(self.stream.finish(state))
@@ -78,15 +81,8 @@ class Transformer(nn.Module):
         hidden = self.hidden(windows[:, :-1])
         rows, targets = hidden.flatten(0, 1), windows[:, 1:].flatten()
         if self.working is not None:
-            head = add_head_gradient(
-                rows,
-                self.working.product,
-                len(self.embedding),
-                targets,
-                tokens,
-                z_loss,
-                compile=self.working.compiled,
-            )
+            product = self.working.product
+            head = add_head_gradient(rows, product, len(self.embedding), targets, tokens, z_loss)
         else:
             head = head_gradient(rows, self.embedding.to(self.compute_dtype), targets, tokens, z_loss)
         gradients = [head.hidden.view_as(hidden)]

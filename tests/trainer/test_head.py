@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headcount.trainer import head
+from headcount.trainer import head, head_kernel
 from headcount.trainer.head import (
     add_head_gradient,
     chunk_tokens,
@@ -92,8 +92,33 @@ def test_the_gradient_by_hand_in_ragged_chunks(monkeypatch: pytest.MonkeyPatch) 
     assert gradient_chunk_tokens(TOKENS, VOCABULARY) == 256  # 256 + 256 + 188
     whole = head_gradient(hidden, weight, targets, TOKENS, 0.1)
     matrix = Matrix(weight, torch.ones_like(weight))
-    found = add_head_gradient(hidden, matrix, VOCABULARY, targets, TOKENS, 0.1, compile=False)
+    found = add_head_gradient(hidden, matrix, VOCABULARY, targets, TOKENS, 0.1)
     assert whole.weight is not None
     assert torch.allclose(found.loss, whole.loss, rtol=1e-6)
     assert torch.allclose(found.hidden, whole.hidden, rtol=1e-4, atol=1e-7)
     assert torch.allclose(matrix.gradient - 1, whole.weight, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("z_loss", [0.0, 0.1])
+@pytest.mark.parametrize("block", [64, 512])
+def test_the_kernel_writes_the_gradient_over_the_logits(
+    monkeypatch: pytest.MonkeyPatch, block: int, z_loss: float
+) -> None:
+    monkeypatch.setattr(head_kernel, "BLOCK", block)
+    generator = torch.Generator().manual_seed(0)
+    logits = 20 * torch.randn(7, 320, generator=generator)  # 300 classes and padding
+    targets = torch.randint(VOCABULARY, (7,), generator=generator)
+    plain, ours = logits.clone(), logits.clone()
+    expected = head.write_logit_gradient(plain, VOCABULARY, targets, 1 / 7, z_loss)
+    found = head_kernel.write_logit_gradient(ours, VOCABULARY, targets, 1 / 7, z_loss)
+    assert torch.allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(ours, plain, rtol=1e-4, atol=1e-7)
+    assert not ours[:, VOCABULARY:].any()
+
+
+def test_what_is_not_finite_shows_in_the_loss() -> None:
+    logits = torch.zeros(2, 64)
+    logits[1, 5] = float("nan")
+    losses = head_kernel.write_logit_gradient(logits, 64, torch.tensor([3, 3]), 1.0, 0.0)
+    assert losses[0].item() == pytest.approx(4.1588831)
+    assert not losses[1].isfinite()
