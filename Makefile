@@ -1,7 +1,8 @@
-.PHONY: demo serve test test-browser test-cluster test-gpu check format
+.PHONY: demo serve test test-browser test-cluster test-gpu check format docs package audit
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+COPYLEFT := 'GPL-2.0-only;GPL-2.0-or-later;GPL-3.0-only;GPL-3.0-or-later;AGPL-3.0-only;AGPL-3.0-or-later;GNU General Public License v2 (GPLv2);GNU General Public License v3 (GPLv3);GNU Affero General Public License v3'
 
 demo: $(VENV)/train.installed
 	$(BIN)/headcount run sweeps/quickstart.yaml
@@ -31,6 +32,17 @@ check: $(VENV)/dev.installed
 	$(BIN)/mypy -p headcount.kernels -p headcount.trainer -p headcount.sweeps -p headcount.orchestrator -p headcount.api -p headcount.dashboard -m headcount.__main__
 	$(BIN)/lint-imports
 
+docs: $(VENV)/dev.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site: .site/index.html"
+
+package: $(VENV)/cluster.installed
+	$(BIN)/pytest -m cluster tests/cluster/test_package.py
+
+audit: $(VENV)/audit.installed
+	$(BIN)/pip-licenses --fail-on=$(COPYLEFT)
+	$(BIN)/pip-audit --local --skip-editable
+
 format: $(VENV)/dev.installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -49,4 +61,8 @@ $(VENV)/dev.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 
 $(VENV)/cluster.installed: pyproject.toml constraints.txt | $(VENV)/dev.installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[cluster]'
+	touch $@
+
+$(VENV)/audit.installed: pyproject.toml constraints.txt | $(VENV)/dev.installed
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[audit]'
 	touch $@

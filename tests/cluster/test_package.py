@@ -1,0 +1,154 @@
+"""Wheel and source distribution: whole, and of use in a virtual environment that has nothing else."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import tomllib
+import urllib.request
+import zipfile
+from pathlib import Path
+
+import pytest
+from homes import SWEEP, write_text
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(580)]
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+NOT_SHIPPED = {"api/openapi.json"}
+"""Files of the package folders that are for the repository alone."""
+
+
+def run(*words: object, cwd: Path, environment: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        env={**os.environ, "PYTHONNOUSERSITE": "1", **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The repository's files as a clone has them."""
+    folder = tmp_path_factory.mktemp("source")
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\n")
+    for name in filter(None, listed):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def built(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `python -m build` makes: the source distribution, and from it the wheel."""
+    folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", folder, source, cwd=folder)
+    return folder
+
+
+def shipped(source: Path) -> set[str]:
+    """The files of the packages that are listed, as the wheel should hold them."""
+    packages = [
+        name.partition(".")[2].replace(".", "/") for name in PROJECT["tool"]["setuptools"]["packages"]
+    ]
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    found = {name for name in ("__init__.py", "__main__.py", "py.typed") if (source / name).exists()}
+    for package in filter(None, packages):
+        files = {file for file in (source / package).iterdir() if file.is_file()}
+        for folder in ("templates", "static", "published"):
+            files |= {file for file in (source / package / folder).rglob("*") if file.is_file()}
+        found |= {str(file.relative_to(source)) for file in files}
+    assert data
+    return {f"headcount/{name}" for name in found - NOT_SHIPPED}
+
+
+def test_the_wheel_holds_every_file_of_the_packages_and_no_other(source: Path, built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as content:
+        names = {name for name in content.namelist() if ".dist-info/" not in name}
+    assert names == shipped(source)
+    for part in ("dashboard/templates", "dashboard/static", "sweeps/quickstart.yaml", "migrations/versions"):
+        assert any(part in name for name in names), part
+
+
+def test_the_source_distribution_is_what_the_wheel_is_made_of(built: Path) -> None:
+    (archive,) = built.glob("*.tar.gz")
+    with tarfile.open(archive) as content:
+        names = {name.partition("/")[2] for name in content.getnames()}
+    assert names >= {"pyproject.toml", "README.md", "LICENSE", "PKG-INFO"}
+    assert not any(name.startswith(("shared", ".venv", ".git")) for name in names)
+
+
+@pytest.mark.parametrize("kind", ["*.whl", "*.tar.gz"])
+def test_it_installs_and_works_in_an_empty_environment(kind: str, built: Path, tmp_path: Path) -> None:
+    (package,) = built.glob(kind)
+    environment = {"HEADCOUNT_HOME": str(tmp_path / "home"), "RAY_USAGE_STATS_ENABLED": "0"}
+    run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "-c",
+        ROOT / "constraints.txt",
+        f"{package}[service]",
+        cwd=tmp_path,
+    )
+    headcount = tmp_path / "venv/bin/headcount"
+    where = run(python, "-c", "import headcount; print(headcount.__file__)", cwd=tmp_path)
+    assert where.startswith(str(tmp_path / "venv"))
+    assert run(headcount, "--version", cwd=tmp_path).startswith("headcount, version 0.")
+    assert "the newest" in run(headcount, "db", "upgrade", cwd=tmp_path, environment=environment)
+    _serves(headcount, environment, tmp_path)
+    if kind == "*.whl":
+        # PyTorch would take minutes to come: that of the tests is lent
+        lent = {**environment, "PYTHONPATH": sysconfig.get_path("purelib")}
+        assert (
+            run(python, "-c", "import headcount; print(headcount.__file__)", cwd=tmp_path, environment=lent)
+            == where
+        )
+        write_text(tmp_path / "text")
+        (tmp_path / "small.yaml").write_text(SWEEP.format(text=tmp_path / "text", steps=10))
+        run(headcount, "run", "small.yaml", cwd=tmp_path, environment=lent)
+        assert "routing_heads" in run(
+            headcount, "table", "small", "--format", "csv", cwd=tmp_path, environment=environment
+        )
+
+
+def _serves(headcount: Path, environment: dict[str, str], folder: Path) -> None:
+    """Pages, what they load, and the REST API answer."""
+    process = subprocess.Popen(
+        [headcount, "serve", "--port", "0"],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+/", process.stdout.readline())
+        assert found
+        with urllib.request.urlopen(found[0]) as answer:
+            page = answer.read().decode()
+        parts = re.findall(r'(?:src|href)="/(static/[^"]+)"', page)
+        assert parts
+        for path in ("readyz", "api/v1/sweeps", *parts):
+            with urllib.request.urlopen(found[0] + path) as answer:
+                assert answer.status == 200
+                assert answer.read()
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
