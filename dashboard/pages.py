@@ -13,7 +13,7 @@ from headcount.api.dependencies import SettingsDep, StoreDep
 from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
-from headcount.dashboard import compare_page, login, submit
+from headcount.dashboard import compare_page, figure_files, login, submit
 from headcount.dashboard.compare_cells import cells_page
 from headcount.dashboard.compare_sweeps import sweeps_page
 from headcount.dashboard.errors import error_page, install_pages
@@ -121,7 +121,7 @@ def create_service(store: Store, settings: Settings, access: Access = Access()) 
         store,
         settings,
         access=access,
-        extra_routers=[router, submit.router, login.router],
+        extra_routers=[figure_files.router, router, submit.router, login.router],
         mounts={"/static": Static()},
     )
     app.state.sweep_lines = Lines({})

@@ -26,9 +26,9 @@ class Incomplete(Exception):
 
 
 async def page(
-    request: Request, version_of: Callable[[Session], str], make: Callable[[Session], str]
+    request: Request, version_of: Callable[[Session], str], make: Callable[[Session], str | Body]
 ) -> Response:
-    """The page that `make` writes of the store, or the page of its error, or the way to the complete address.
+    """The page or file that `make` writes of the store, its error as a page, or the way to the whole address.
 
     `version_of` tells the version of all data that `make` reads; of the code that writes it we see here.
     """
@@ -36,7 +36,7 @@ async def page(
         return await answer(
             request,
             lambda session: f"{version_of(session)} {_pages_version()}",
-            lambda session: Body(make(session).encode(), {"Content-Type": MEDIA_TYPE}),
+            lambda session: _body(make(session)),
             form="html",
         )
     except Incomplete as found:
@@ -45,6 +45,10 @@ async def page(
         return error_page(404, str(error))
     except UserError as error:
         return error_page(422, str(error))
+
+
+def _body(made: str | Body) -> Body:
+    return Body(made.encode(), {"Content-Type": MEDIA_TYPE}) if isinstance(made, str) else made
 
 
 def complete(request: Request, query: str) -> None:

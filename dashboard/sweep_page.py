@@ -32,6 +32,7 @@ from headcount.dashboard.options import MEASURED_TABS, MEASURES
 from headcount.dashboard.panel import Figure
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.tabs import FIGURES, View
+from headcount.dashboard.tabs.view import nothing_kept
 
 MOST_JOBS = 1000
 """Jobs that their tab lists; the API has them all."""
@@ -85,7 +86,7 @@ def sweep_page(
     query: Mapping[str, str],
     *,
     whole: bool = False,
-    read: Callable[[str], bytes | None] = lambda key: None,
+    read: Callable[[str], bytes | None] = nothing_kept,
 ) -> SweepPage:
     """The page of a sweep: the tab that the query chooses, or with every measure and table where `whole`.
 

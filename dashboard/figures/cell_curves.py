@@ -88,6 +88,7 @@ def _line_traces(data: CellCurvesData, line: NamedCurve, index: int) -> list[Any
             mode="lines",
             line={"color": color, "width": 1},
             opacity=0.35,
+            meta="one seed",
             hovertext=[
                 f"{name}<br>seed {seed}, step {s:,}: {write(v)}" for s, v in zip(steps, losses, strict=True)
             ],
@@ -108,6 +109,7 @@ def _line_traces(data: CellCurvesData, line: NamedCurve, index: int) -> list[Any
                 mode="lines",
                 line={"color": color, "width": 1.2},
                 opacity=0.45,
+                meta="not smoothed",
                 hoverinfo="skip",
                 legendgroup=line.name,
                 showlegend=False,

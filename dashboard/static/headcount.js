@@ -83,6 +83,20 @@ async function exportFigure(button) {
   );
 }
 
+async function copyLink(button) {
+  const link = `${location.href.split("#")[0]}#${button.dataset.copy}`;
+  try {
+    await navigator.clipboard.writeText(link);
+  } catch { // only pages over TLS, or of this machine, may write it
+    prompt("The link to this figure", link);
+    return;
+  }
+  const label = button.lastChild;
+  const word = label.textContent;
+  label.textContent = "Copied";
+  setTimeout(() => { label.textContent = word; }, 1500);
+}
+
 // ---- theme: the system's, until the viewer chooses
 
 const themes = ["system", "light", "dark"];
@@ -251,6 +265,7 @@ document.addEventListener("click", (event) => {
   const button = event.target.closest("button");
   if (button?.matches("[data-theme-button]")) nextTheme();
   if (button?.matches("[data-export]")) exportFigure(button);
+  if (button?.matches("[data-copy]")) copyLink(button);
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches(".filters select")) event.target.form.requestSubmit();

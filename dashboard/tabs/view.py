@@ -12,6 +12,11 @@ from headcount.dashboard.figures.bars import Bars, Measure, bars
 from headcount.dashboard.rendering import ROOT
 
 
+def nothing_kept(key: str) -> bytes | None:
+    """For views of what the store alone tells."""
+    return None
+
+
 class View(NamedTuple):
     """What a tab draws from."""
 
@@ -22,7 +27,7 @@ class View(NamedTuple):
     """Over the axis that this tab has across; none in a sweep without axes."""
     choice: Choice
     measure: Measure
-    read: Callable[[str], bytes | None]
+    read: Callable[[str], bytes | None] = nothing_kept
     """The content of an artifact by its key; None where it is gone."""
 
     @property

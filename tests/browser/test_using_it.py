@@ -18,7 +18,7 @@ def focused(page: Page) -> str:
 def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
     reached = []
-    for _ in range(26):
+    for _ in range(35):
         page.keyboard.press("Tab")
         reached.append(focused(page))
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
@@ -27,6 +27,9 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "Skip to the content",
         "Headcount",
         "Sweeps",
+        "Compare",
+        "Reference",
+        "Submit",
         "API",
         "Live updates: live",
         "Theme: system",
@@ -36,6 +39,7 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "Paired",
         "Learning rate",
         "Curves",
+        "Depth",
         "Speed",
         "Jobs",
         "Timeline",
@@ -48,7 +52,12 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
         "NonePaper",
         "Delta to the control by routing heads H as SVG",
         "Delta to the control by routing heads H as PNG",
-        "Delta to the control by routing heads H: all numbers as CSV",
+        "Delta to the control by routing heads H as PDF",
+        "Delta to the control by routing heads H as CSV",
+        "Delta to the control by routing heads H as TeX",
+        "Delta to the control by routing heads H as Table",
+        "Delta to the control by routing heads H: copy Link",
+        "Delta to the control by routing heads H: all numbers as All data",
         "Data table of Delta to the control by routing heads H",
     ]
 
@@ -125,6 +134,31 @@ def test_a_figure_is_exported_in_the_light_colours(
         assert "rgb(0, 114, 178)" in drawn
         assert "KV 4" in drawn.replace("\u00a0", " ")
         assert not re.search(r"(?:href|src)=.http", drawn)
+
+
+@pytest.mark.parametrize(
+    ("form", "start"), [("PDF", b"%PDF"), ("CSV", b"series,"), ("Table", b"\\begin{table}")]
+)
+def test_a_figure_is_fetched_for_a_paper(
+    open_page: OpenPage, service: Service, tmp_path: Path, form: str, start: bytes
+) -> None:
+    page = open_page(service.url + "/sweeps/head-count?tab=paired&bars=t")
+    with page.expect_download() as download:
+        page.get_by_role("link", name=f"Delta of every cell to its control as {form}").click()
+    file = tmp_path / "figure"
+    download.value.save_as(file)
+    assert file.read_bytes().startswith(start)
+
+
+def test_the_link_to_a_figure_is_copied(open_page: OpenPage, service: Service) -> None:
+    page = open_page(
+        service.url + "/sweeps/head-count?tab=paired&bars=t",
+        permissions=["clipboard-read", "clipboard-write"],
+    )
+    button = page.locator("[data-copy=paired]")
+    button.click()
+    expect(button).to_contain_text("Copied")
+    assert page.evaluate("navigator.clipboard.readText()") == f"{page.url}#paired"
 
 
 def test_times_are_in_the_viewers_zone(open_page: OpenPage, service: Service) -> None:
