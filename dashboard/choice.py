@@ -19,6 +19,7 @@ TABS = {
     "paired": "Paired",
     "rates": "Learning rate",
     "curves": "Curves",
+    "depth": "Depth",
     "speed": "Speed",
     "jobs": "Jobs",
     "timeline": "Timeline",
@@ -26,7 +27,7 @@ TABS = {
 }
 """The tabs of a sweep's page with their labels, the first by default."""
 
-FILTERED_TABS = ("heads", "grid", "paired", "rates", "curves")
+FILTERED_TABS = ("heads", "grid", "paired", "rates", "curves", "depth")
 """Those that show one value of every axis that they do not spread out."""
 
 
@@ -114,7 +115,7 @@ def choose(table: AblationTable, curve: HeadCurve | None, query: Mapping[str, st
     tab = tab_of(table, query)
     options = options_of(tab, table, curve, query)
     chosen = {option.name: option.chosen for option in options}
-    lines = None if tab == "curves" else chosen.get("lines") or default_lines(table, curve)
+    lines = None if tab in ("curves", "depth") else chosen.get("lines") or default_lines(table, curve)
     spread = {chosen.get("rows"), chosen.get("columns")} if tab == "grid" else {lines, curve and curve.axis}
     filters = []
     for axis in varied(table) if tab in FILTERED_TABS else ():

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from headcount.dashboard.panel import Figure
 from headcount.dashboard.tabs.curves import curve_figures
+from headcount.dashboard.tabs.depth import depth_figures
 from headcount.dashboard.tabs.grid import grid_figures
 from headcount.dashboard.tabs.heads import head_figures, rate_figures
 from headcount.dashboard.tabs.paired import paired_figures
@@ -18,6 +19,7 @@ FIGURES: dict[str, Callable[[View], list[Figure]]] = {
     "paired": paired_figures,
     "rates": rate_figures,
     "curves": curve_figures,
+    "depth": depth_figures,
     "speed": speed_figures,
     "timeline": timeline_figures,
     "plan": plan_figures,

@@ -15,6 +15,7 @@ PAGES = {
     "sweep in flight": "/sweeps/in-flight?y=loss&train.peak_lr=1e-3",
     "paired": "/sweeps/in-flight?tab=paired&train.peak_lr=1e-3",
     "grid": "/sweeps/in-flight?tab=grid&y=loss&rows=train.peak_lr",
+    "depth": "/sweeps/head-count?tab=depth",
     "timeline": "/sweeps/in-flight?tab=timeline",
     "plan": "/sweeps/in-flight?tab=plan",
     "learning rates": "/sweeps/in-flight?tab=rates&y=delta&model.kv_heads=4",

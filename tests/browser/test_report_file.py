@@ -20,9 +20,9 @@ def file(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_draws_without_a_network(open_page: OpenPage, file: Path, width: int) -> None:
     page = open_page(file.as_uri(), width=width, offline=True)
-    assert page.locator(".plot").count() == 10
+    assert page.locator(".plot").count() == 12
     page.emulate_media(color_scheme="dark")
-    expect(page.locator(".plot[data-drawn=dark]")).to_have_count(10)
+    expect(page.locator(".plot[data-drawn=dark]")).to_have_count(12)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate("axe.run()")["violations"] == []
 

@@ -61,6 +61,8 @@ def test_it_has_the_figures_of_both_measures(html: str) -> None:
         "paired",
         "rates-delta",
         "curves-delta",
+        "depth-entropy",
+        "depth-sources",
         "speed",
         "timeline",
         "forecast",

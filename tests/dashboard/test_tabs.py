@@ -37,6 +37,7 @@ def test_a_sweep_of_one_rate_has_no_tab_of_rates(session: Session, client: TestC
         "Grid",
         "Paired",
         "Curves",
+        "Depth",
         "Speed",
         "Jobs",
         "Timeline",
