@@ -18,17 +18,18 @@ MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "md": "text/markdown; charset=utf-8",
     "tex": "application/x-tex; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
 }
 """The formats of a table, by suffix."""
 
 
 def render(table: AblationTable, form: str, digits: int = DIGITS) -> str:
-    """The table in one of the formats of `MEDIA_TYPES`; `digits` are the decimals of Markdown and LaTeX."""
+    """The table as `json`, `csv`, `md` or `tex`; `digits` are the decimals of Markdown and LaTeX."""
     return _WRITERS[form](table, digits)
 
 
 def render_named(table: NamedTable, form: str, digits: int = DIGITS) -> str:
-    """A named table in one of the formats of `MEDIA_TYPES`."""
+    """A named table as `json`, `csv`, `md` or `tex`."""
     if form == "json":
         return to_json(table) + "\n"
     if form == "csv":

@@ -5,6 +5,7 @@ import re
 from fastapi import Request
 
 from headcount.api.formats import MEDIA_TYPES
+from headcount.api.parquet import can_write_parquet
 from headcount.api.problems import Problem
 
 _FORMS = {media.partition(";")[0]: form for form, media in MEDIA_TYPES.items()}
@@ -13,7 +14,7 @@ _FORMS = {media.partition(";")[0]: form for form, media in MEDIA_TYPES.items()}
 
 def suffix_form(suffix: str) -> str:
     """The form that a suffix names; 406 with the list for one that there is not."""
-    if suffix not in MEDIA_TYPES:
+    if suffix not in MEDIA_TYPES or not _can_write(suffix):
         raise _not_acceptable(f".{suffix}")
     return suffix
 
@@ -21,11 +22,15 @@ def suffix_form(suffix: str) -> str:
 def accepted_form(request: Request) -> str:
     """The form that Accept likes best, JSON where it leaves the choice; 406 with the list where none fits."""
     accept = ",".join(request.headers.getlist("accept")) or "*/*"
-    liked = [_quality(accept, media) for media in _FORMS]
+    liked = [_quality(accept, media) * _can_write(form) for media, form in _FORMS.items()]
     best = max(liked)
     if best <= 0:
         raise _not_acceptable(accept[:200])
     return list(_FORMS.values())[liked.index(best)]
+
+
+def _can_write(form: str) -> bool:
+    return form != "parquet" or can_write_parquet()
 
 
 def _quality(accept: str, media: str) -> float:
@@ -40,5 +45,5 @@ def _quality(accept: str, media: str) -> float:
 
 
 def _not_acceptable(wanted: str) -> Problem:
-    forms = ", ".join(f".{form} ({media})" for media, form in _FORMS.items())
+    forms = ", ".join(f".{form} ({media})" for media, form in _FORMS.items() if _can_write(form))
     return Problem(406, "not_acceptable", f"a table is not to be had as {wanted}; there are {forms}")

@@ -5,12 +5,12 @@ import io
 import json
 import math
 from collections.abc import Iterator
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from sqlalchemy import select, tuple_
 
 from headcount.api.formats import to_csv, to_json
+from headcount.api.parquet import can_write_parquet
 from headcount.api.results.lookup import find_sweep
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Cell, Evaluation, Job, SweepJob
@@ -40,7 +40,7 @@ class JobRows(NamedTuple):
 
 def can_write(form: str) -> bool:
     """Whether this installation can write a form: parquet needs pyarrow."""
-    return form != "parquet" or find_spec("pyarrow") is not None
+    return form != "parquet" or can_write_parquet()
 
 
 def stream_rows(store: Store, sweep: str, form: str) -> Iterator[bytes]:

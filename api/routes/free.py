@@ -8,11 +8,12 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.answering import answer, as_json, of_results
+from headcount.api.answering import answer, of_results
+from headcount.api.bodies import table_body
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
 from headcount.api.dependencies import LARGEST, Query, SweepName
-from headcount.api.formats import MEDIA_TYPES, render_named
+from headcount.api.formats import MEDIA_TYPES
 from headcount.api.negotiation import suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import NamedTable, Statistic, Value
@@ -72,6 +73,6 @@ async def get_free_table(
             statistics=tuple(dict.fromkeys(query.statistic)),
             filters=filters,
         )
-        return as_json(found) if chosen == "json" else render_named(found, chosen, query.digits).encode()
+        return table_body(found, chosen, query.digits)
 
     return await answer(request, of_results(sweep), make, form=chosen)

@@ -11,10 +11,11 @@ from starlette.responses import Response
 
 from headcount.api import results
 from headcount.api.answering import Body, answer, answer_from_table, as_json, of_results
+from headcount.api.bodies import table_body
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
 from headcount.api.dependencies import CellId, Query, SweepName, no_query
-from headcount.api.formats import MEDIA_TYPES, render, render_named
+from headcount.api.formats import MEDIA_TYPES
 from headcount.api.negotiation import accepted_form, suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import (
@@ -70,10 +71,15 @@ class TableQuery(Query):
     )
 
 
+TABLE_CONTENT: dict[str, Any] = {
+    media.partition(";")[0]: {"schema": {"type": "string"}} for media in MEDIA_TYPES.values()
+}
+"""What the forms of a table are described as."""
+
 _TABLE_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
     200: {
         "description": "The table in the form asked for.",
-        "content": {media.partition(";")[0]: {"schema": {"type": "string"}} for media in MEDIA_TYPES.values()}
+        "content": TABLE_CONTENT
         | {"application/json": {"schema": {"$ref": "#/components/schemas/AblationTable"}}},
     }
 }
@@ -83,7 +89,7 @@ _TABLE_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
 async def get_table(
     request: Request, sweep: SweepName, query: Annotated[TableQuery, fastapi.Query()]
 ) -> Response:
-    """The ablation table, in the form that the header Accept asks for: JSON, CSV, Markdown or LaTeX."""
+    """The ablation table, in the form that Accept asks for: JSON, CSV, Markdown, LaTeX or Parquet."""
     return await _table(request, sweep, accepted_form(request), query)
 
 
@@ -109,8 +115,7 @@ async def _table(request: Request, sweep: str, form: str, query: TableQuery) -> 
     ]
 
     def make(table: AblationTable) -> Body:
-        content = as_json(table) if form == "json" else render(table, form, query.digits).encode()
-        return Body(content, {"Link": ", ".join(links)})
+        return Body(table_body(table, form, query.digits), {"Link": ", ".join(links)})
 
     with_reference = query.reference is not None
     return await answer_from_table(request, sweep, make, form=form, with_reference=with_reference)
@@ -170,18 +175,15 @@ async def get_named_table(
 async def _named(request: Request, sweep: str, name: str, form: str, query: NamedTableQuery) -> Response:
     law = results.ScalingLaw(query.exponent, query.irreducible) if query.exponent is not None else None
 
-    def written(found: NamedTable) -> bytes:
-        return as_json(found) if form == "json" else render_named(found, form, query.digits).encode()
-
     if name in MEASURED:
 
         def measured(session: Session) -> bytes:
-            return written(results.measured_table(session, sweep, name))
+            return table_body(results.measured_table(session, sweep, name), form, query.digits)
 
         return await answer(request, of_results(sweep), measured, form=form)
 
     def made(table: AblationTable) -> bytes:
-        return written(results.named_table(table, name, law))
+        return table_body(results.named_table(table, name, law), form, query.digits)
 
     return await answer_from_table(request, sweep, made, form=form)
 

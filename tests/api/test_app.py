@@ -190,7 +190,8 @@ def test_every_error_is_a_problem(filled: Store, client: TestClient) -> None:
     status, code, detail = problem(client.get(f"{SWEEP}/table.xlsx"))
     assert (status, code) == (406, "not_acceptable")
     assert detail.endswith(
-        "there are .json (application/json), .csv (text/csv), .md (text/markdown), .tex (application/x-tex)"
+        "there are .json (application/json), .csv (text/csv), .md (text/markdown), .tex (application/x-tex), "
+        ".parquet (application/vnd.apache.parquet)"
     )
     assert problem(client.get(f"{SWEEP}/table", headers={"Accept": "image/png"}))[0] == 406
     assert problem(client.get(f"{SWEEP}/grid?rows=seed"))[:2] == (422, "not_possible")

@@ -11,7 +11,7 @@ from builders import build_sweep
 from fastapi.testclient import TestClient
 from sqlalchemy import func, insert, select, update
 
-from headcount.api import rows
+from headcount.api import parquet, rows
 from headcount.api.rows import stream_rows
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Attempt, Cell, Evaluation, Sweep, SweepJob
@@ -92,7 +92,7 @@ def test_rows_have_an_etag_and_other_forms_are_refused(filled: Store, client: Te
 
 
 def test_parquet_needs_pyarrow(filled: Store, client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows, "find_spec", lambda name: None)
+    monkeypatch.setattr(parquet, "find_spec", lambda name: None)
     answer = client.get(f"{PATH}.parquet")
     assert (answer.status_code, answer.json()["detail"].endswith("there are .csv, .ndjson")) == (406, True)
 
