@@ -28,6 +28,7 @@ COMMANDS = {
     "replay": "headcount.orchestrator.upkeep.commands",
     "gc": "headcount.orchestrator.upkeep.commands",
     "probe": "headcount.orchestrator.instruments.commands",
+    "generate": "headcount.orchestrator.instruments.commands",
     "export": "headcount.orchestrator.exchange.commands",
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",

@@ -12,6 +12,36 @@ from headcount.trainer.layers import Linear, RMSNorm, Working, rms_norm
 from headcount.trainer.products import WorkingMatrices
 
 
+class KeyValueCache:
+    """Keys and values of the tokens so far, of every visit to an attention sublayer in the order of a pass.
+
+    After the first pass, which may be of many tokens, a pass is of one.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = 0
+        self._visits: list[tuple[Tensor, Tensor]] = []
+        self._visit = 0
+
+    def begin_pass(self, tokens: int) -> None:
+        """Before each pass, of so many tokens more."""
+        if self.tokens and tokens != 1:
+            raise ValueError(f"a pass after the first takes one token, not {tokens}")
+        self.tokens += tokens
+        self._visit = 0
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """All keys and values [B, tokens so far, kv_heads, width], given this pass's."""
+        if self._visit < len(self._visits):
+            earlier_key, earlier_value = self._visits[self._visit]
+            key, value = torch.cat((earlier_key, key), dim=1), torch.cat((earlier_value, value), dim=1)
+            self._visits[self._visit] = key, value
+        else:
+            self._visits.append((key, value))
+        self._visit += 1
+        return key, value
+
+
 class Attention(nn.Module):
     """Query head i reads KV head i // (heads / kv_heads). Logits are scaled by 1/√(head width).
 
@@ -31,6 +61,7 @@ class Attention(nn.Module):
         self.key_norm = RMSNorm(self.head_width, config.norm_eps)
         self.output = Linear(config.d_model, config.d_model)
         self.working: Working | None = None
+        self.cache: KeyValueCache | None = None
 
     def forward(self, x: Tensor, rotation: Tensor, place: Tensor | None = None) -> Tensor:
         """x: [B, T, d_model], the raw read of the residual stream. rotation: of `rotary_angles`. place: where
@@ -76,6 +107,8 @@ class Attention(nn.Module):
         return self._combine(query, key, value)
 
     def _combine(self, query: Tensor, key: Tensor, value: Tensor, place: Tensor | None = None) -> Tensor:
+        if self.cache is not None:
+            key, value = self.cache.extend(key, value)
         mixed = _attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2), place)
         return output
@@ -127,17 +160,19 @@ def split_and_rotate(
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """[B, heads, T, width]. On a GPU, half precision takes the flash kernel or fails, and full precision the
     plain one: others differ from run to run, and a silent change of kernel would change bits and speed.
+    A single query is the last token's, which reads every key.
 
     Raises `UserError` where the flash kernel does not take these heads.
     """
+    causal = query.shape[2] > 1
     if not query.is_cuda:
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        return F.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True)
     backend = SDPBackend.MATH
     if query.element_size() == 2:
         check_flash(query, key, value)
         backend = SDPBackend.FLASH_ATTENTION
     with sdpa_kernel(backend):
-        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        return F.scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True)
 
 
 def check_flash(query: Tensor, key: Tensor, value: Tensor) -> None:

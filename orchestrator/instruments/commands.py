@@ -1,4 +1,4 @@
-"""The commands that measure a trained model: `probe`."""
+"""The commands that look at a trained model: `probe` and `generate`."""
 
 import json
 from pathlib import Path
@@ -63,3 +63,57 @@ def probe(
     if out is not None:
         with whole_file(out) as written:
             written.write(json.dumps(figures.to_record(), indent=1).encode())
+
+
+@click.command()
+@click.argument("model", metavar="JOB|FILE")
+@click.argument("prompt")
+@click.option("--tokens", type=click.IntRange(1), default=100, show_default=True, help="To add.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Of the draw; 0 takes the likeliest token.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draw.")
+@click.option("--tokenizer", help="The tokenizer.json of the data set, where it is one.")
+@click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="To run on.",
+)
+def generate(
+    model: str,
+    prompt: str,
+    tokens: int,
+    temperature: float,
+    seed: int,
+    tokenizer: str | None,
+    device: Literal["auto", "cpu", "cuda"],
+) -> None:
+    """Continue PROMPT by a trained model, and print the text as it comes.
+
+    JOB is the beginning of a finished job's id, FILE a model.safetensors or its folder.
+    """
+    from headcount.orchestrator.instruments.models import find_model
+    from headcount.orchestrator.instruments.writing import written
+    from headcount.orchestrator.settings import load_settings
+
+    settings = load_settings()
+    click.echo(prompt, nl=False)
+    parts = written(
+        find_model(model, settings),
+        prompt,
+        settings.home,
+        tokens=tokens,
+        temperature=temperature,
+        seed=seed,
+        tokenizer=tokenizer,
+        device=device,
+    )
+    for part in parts:
+        click.echo(part, nl=False)
+    click.echo()

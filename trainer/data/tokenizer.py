@@ -1,6 +1,7 @@
 """From text to tokens: bytes, a `tokenizer.json` of Hugging Face's tokenizers, or an encoding of tiktoken."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +30,10 @@ class Tokenizer(Protocol):
 
     def encode(self, text: bytes) -> Tokens:
         """Tokens of UTF-8 text, of the type `token_type(vocab_size)`."""
+        ...
+
+    def decode(self, tokens: Sequence[int]) -> bytes:
+        """The text that the tokens stand for; cut between the tokens of a character, it is no UTF-8."""
         ...
 
     def byte_lengths(self) -> Lengths | None:
@@ -66,6 +71,9 @@ class _Bytes:
             raise UserError(f"byte {text.index(0)} is NUL, which separates documents of bytes")
         return np.frombuffer(text, np.uint8)
 
+    def decode(self, tokens: Sequence[int]) -> bytes:
+        return bytes(tokens)
+
     def byte_lengths(self) -> Lengths:
         return np.array([0] + [1] * 255)
 
@@ -92,6 +100,10 @@ class _Tiktoken:
     def encode(self, text: bytes) -> Tokens:
         ids: Tokens = self._encoding.encode_to_numpy(text.decode("utf-8"), disallowed_special=())
         return ids.astype(self._type)
+
+    def decode(self, tokens: Sequence[int]) -> bytes:
+        text: bytes = self._encoding.decode_bytes(list(tokens))
+        return text
 
     def byte_lengths(self) -> Lengths:
         lengths = np.zeros(self.vocab_size, dtype=np.int64)
@@ -123,6 +135,10 @@ class _Json:
     def encode(self, text: bytes) -> Tokens:
         [encoding] = self._tokenizer.encode_batch_fast([text.decode("utf-8")], add_special_tokens=False)
         return np.array(encoding.ids, dtype=self._type)
+
+    def decode(self, tokens: Sequence[int]) -> bytes:
+        text: str = self._tokenizer.decode(list(tokens), skip_special_tokens=False)
+        return text.encode()
 
     def byte_lengths(self) -> None:
         """Not known: its tokens may be normalised text."""

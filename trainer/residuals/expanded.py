@@ -37,6 +37,8 @@ class ActiveRows(Rows):
 class ExpandedStream(ResidualStream, ABC):
     """N streams, with the coefficients of each sublayer in `sublayers`; their sum is the end."""
 
+    per_token = False  # an MLP's output is convolved over tokens
+
     def __init__(self, config: ModelConfig, sublayers: "list[Coefficients]") -> None:
         super().__init__(config)
         self.streams, self.std = config.streams, config.init_std

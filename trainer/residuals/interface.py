@@ -27,6 +27,9 @@ class ResidualStream(nn.Module, ABC):
     """Its parameters are part of the model, under `stream.`, and keep the values they are made with unless
     `drawn` names them."""
 
+    per_token = True
+    """Whether a token's stream needs no other token's: then generation has keys and values alone to cache."""
+
     loops = 1
     """Passes through the stack of blocks; sites are numbered on from pass to pass."""
 

@@ -214,3 +214,10 @@ def test_a_job_trains_on_tokens(bpe: Path, tmp_path: Path, small_job: Callable[.
     assert losses[0] == pytest.approx(math.log(400), abs=0.05)
     assert losses[-1] < losses[0] - 0.3
     assert events[-1].outcome == "finished"
+
+
+def test_tokens_are_decoded_to_their_text(bpe: Path, encoding: str) -> None:
+    text = "abcd naïve\n ab".encode()
+    for spec in ("bytes", str(bpe), encoding):
+        tokenizer = load_tokenizer(spec)
+        assert tokenizer.decode(tokenizer.encode(text).tolist()) == text

@@ -87,6 +87,19 @@ def test_the_command_tells_every_site_and_writes_json(
         assert f"{site['disagreement']:.4f}" in ran.output
 
 
+def test_a_model_writes_in_the_bytes_of_its_text(trained: tuple[Settings, str, str, Path]) -> None:
+    settings, job_id, _, _ = trained
+    environment = {"HEADCOUNT_HOME": str(settings.home)}
+    asked = ["generate", job_id[:10], "naïve ", "--tokens", "20", "--temperature", "0.5"]
+    ran = [CliRunner().invoke(cli, asked, env=environment, catch_exceptions=False) for _ in range(2)]
+    assert ran[0].exit_code == 0
+    assert ran[0].output == ran[1].output
+    assert ran[0].output.startswith("naïve ")
+    assert 1 < len(ran[0].output) - len("naïve ") <= 21
+    with pytest.raises(UserError, match="7 tokens and 100 more do not fit: the model reads 64 tokens"):
+        CliRunner().invoke(cli, [*asked[:3]], env=environment, catch_exceptions=False)
+
+
 def test_a_damaged_model_is_refused(trained: tuple[Settings, str, str, Path]) -> None:
     settings, job_id, _, file = trained
     content = file.read_bytes()
