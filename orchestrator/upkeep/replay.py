@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
+from headcount.orchestrator.artifacts.address import Artifacts
+from headcount.orchestrator.artifacts.datasets import fetch_dataset
 from headcount.orchestrator.overview import attempts_of, find_job
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -135,6 +137,8 @@ def replay(
         again = replace(record, stretches=changed)
     else:
         again = record
+    if settings.artifacts_url is not None:
+        fetch_dataset(record.fingerprint, settings.home, Artifacts(settings.artifacts_url))
     dataset = open_dataset(record.fingerprint, settings.home)
     told: list[events.Event] = []
     with tempfile.TemporaryDirectory(prefix="replay-", dir=settings.home) as folder:
