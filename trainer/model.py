@@ -37,6 +37,8 @@ class Transformer(nn.Module):
     weight, whatever their residual stream. `context` is the longest window it can read.
     """
 
+    rotation: Tensor
+
     def __init__(self, config: ModelConfig, context: int, seed: int, device: torch.device = CPU) -> None:
         super().__init__()
         with device:

@@ -6,6 +6,14 @@ from typing import Literal
 
 import click
 
+_device = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    show_default=True,
+    help="To run on.",
+)
+
 
 @click.command()
 @click.argument("model", metavar="JOB|FILE")
@@ -19,13 +27,7 @@ import click
     help="Random queries a site, for the null.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of these draws.")
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="To run on.",
-)
+@_device
 @click.option("--out", type=click.Path(path_type=Path), help="Write all figures here too, as JSON.")
 def probe(
     model: str,
@@ -78,13 +80,7 @@ def probe(
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draw.")
 @click.option("--tokenizer", help="The tokenizer.json of the data set, where it is one.")
-@click.option(
-    "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
-    default="auto",
-    show_default=True,
-    help="To run on.",
-)
+@_device
 def generate(
     model: str,
     prompt: str,
