@@ -61,10 +61,12 @@ def _caption(job: JobView, data: losses.LossCurveData) -> str:
 
 
 def _delta(job: JobView, data: steps.CellCurvesData) -> Figure:
+    drawn = steps.cell_curves_figure(data)
+    drawn["layout"]["yaxis"]["tickformat"] = ".4~f"  # one job varies less than cells differ
     return Figure(
         id="delta",
         title="Delta to the control by step",
-        drawn=steps.cell_curves_figure(data),
+        drawn=drawn,
         summary=steps.cell_curves_summary(data),
         caption=f"n = 1 (seed {job.seed}), paired with the control at this seed. Below 0 is better.",
         table=steps.cell_curves_table(data),

@@ -1,5 +1,6 @@
 """How a job trained beside its loss: gradient norm, learning rate and speed by step, one above the other."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ def training_signals(progress: Sequence[ProgressPoint]) -> TrainingSignals:
     """The signals of a job from its stored points; one that has no number is left out."""
     found = [
         Signal("Gradient norm", [p.gradient_norm for p in progress], True, ".2~g"),
-        Signal("Learning rate", [p.learning_rate for p in progress], False, ".1~e"),
+        Signal("Learning rate", [p.learning_rate for p in progress], False, ".2~e"),
         Signal("Tokens a second", [p.tokens_per_second for p in progress], False, ".3~s"),
     ]
     told = [signal for signal in found if any(value is not None for value in signal.values)]
@@ -51,11 +52,7 @@ def training_signals_figure(data: TrainingSignals) -> dict[str, Any]:
         number = "" if i == 0 else str(i + 1)
         top = 1 - i * (height + GAP)
         axes[f"yaxis{number}"] = theme.axis(
-            signal.name,
-            type="log" if signal.logarithmic else "linear",
-            tickformat=signal.form,
-            domain=[max(0.0, top - height), top],
-            nticks=4,
+            signal.name, tickformat=signal.form, domain=[max(0.0, top - height), top], **_scale(signal)
         )
         traces.append(
             go.Scatter(
@@ -76,6 +73,20 @@ def training_signals_figure(data: TrainingSignals) -> dict[str, Any]:
         annotations=[] if traces else [theme.NO_RESULT],
         **axes,
     )
+
+
+def _scale(signal: Signal) -> dict[str, Any]:
+    """A range that shows a constant too, with few ticks: a row is low."""
+    known = [value for value in signal.values if value is not None]
+    if not signal.logarithmic:
+        most = max(known) or 1.0
+        return {"range": [0, 1.1 * most], "tickvals": [0, most / 2, most]}
+    known = [value for value in known if value > 0] or [1.0]
+    low, high = math.log10(min(known)), math.log10(max(known))
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    inside = [10.0**n for n in powers if low <= n <= high]
+    ticks = inside[:: -(-len(inside) // 3)] if len(inside) > 1 else sorted({min(known), max(known)})
+    return {"type": "log", "range": [low - 0.15, high + 0.15], "tickvals": ticks}
 
 
 def training_signals_table(data: TrainingSignals) -> FigureTable:

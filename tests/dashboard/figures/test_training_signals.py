@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from headcount.api.results import ProgressPoint
 from headcount.dashboard.figures.training_signals import (
     training_signals,
@@ -29,6 +31,25 @@ def test_each_signal_has_its_own_axis_over_the_same_steps() -> None:
     assert domains[2][0] == 0
     assert domains[0][0] > domains[1][1] > domains[1][0] > domains[2][1]
     assert drawn["layout"]["yaxis"]["type"] == "log"
+    assert drawn["layout"]["yaxis2"]["range"] == [0, 1.1e-3]
+
+
+@pytest.mark.parametrize(
+    ("norms", "ticks"),
+    [
+        ([0.5, 0.5], [0.5]),
+        ([0.3, 0.7], [0.3, 0.7]),
+        ([0.02, 30.0], [0.1, 1.0, 10.0]),
+        ([1e-3, 1e3], [1e-3, 1.0, 1e3]),
+        ([0.0], [1.0]),
+    ],
+)
+def test_norms_have_few_ticks_within_their_range(norms: list[float], ticks: list[float]) -> None:
+    points = [ProgressPoint(i, 3.0, None, norm, None) for i, norm in enumerate(norms)]
+    axis = training_signals_figure(training_signals(points))["layout"]["yaxis"]
+    assert axis["tickvals"] == pytest.approx(ticks)
+    assert 10 ** axis["range"][0] < min(ticks)
+    assert 10 ** axis["range"][1] > max(ticks)
 
 
 def test_what_a_job_did_not_tell_is_left_out() -> None:
