@@ -42,7 +42,8 @@ function fitted({ data, layout }, width) {
   if (width >= narrow) return { data: scaled(data, rem / 16), layout: scaled(layout, rem / 16) };
   const small = scaled({ data, layout }, 0.84);
   // no room for an inset
-  const { xaxis2, yaxis2, ...shown } = small.layout;
+  const { xaxis2, yaxis2, ...bare } = small.layout;
+  const shown = small.data.some((trace) => trace.xaxis === "x2") ? bare : small.layout;
   return {
     data: small.data
       .filter((trace) => trace.xaxis !== "x2")
