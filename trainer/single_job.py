@@ -60,6 +60,7 @@ def main(
         "--gpus", type=int, default=1, help="That share each update (with --device cpu: processes)."
     )
     parser.add_argument("--micro-batch", type=int, help="Windows of one pass; else by the job's shape.")
+    parser.add_argument("--fast", action="store_true", help="Not the same bits again: see docs/training.md.")
     parser.add_argument("--checkpoint-seconds", type=float, default=300.0, help="Between checkpoints.")
     given = parser.parse_args(arguments)
     if given.gpus < 1:
@@ -71,6 +72,7 @@ def main(
         gpus=given.gpus,
         micro_batch=given.micro_batch,
         checkpoint_seconds=given.checkpoint_seconds,
+        exact=not given.fast,
     )
     folder: Path = given.folder or given.job.with_suffix("")
     if folder == given.job:

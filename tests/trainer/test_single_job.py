@@ -53,6 +53,16 @@ def test_a_job_is_told_from_its_data_to_its_files(file: Path, capsys: pytest.Cap
     assert "going on from step 40" in again
 
 
+def test_how_it_is_computed_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = ["--home", str(file.parent / "home")]
+    with pytest.raises(UserError, match="--gpus: got 0; expected 1 or more"):
+        main([str(file), *home, "--gpus", "0"])
+    main([str(file), *home, "--fast", "--micro-batch", "2"])
+    environment = capsys.readouterr().out.splitlines()[2]
+    assert "micro_batch 2" in environment
+    assert "exact False" in environment
+
+
 def test_a_job_that_is_stopped_goes_on_from_its_folder(file: Path) -> None:
     job = json.loads(file.read_text())
     job["job"]["train"] |= {"steps": 100_000, "eval_every": 10_000}
