@@ -41,7 +41,7 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     "named",
     metavar="NAME",
     help="Another table: main, heads, grid, lr, best_lr, seeds, width, alignment, throughput, scaling, "
-    "routing, probe or downstream.",
+    "errors, routing, probe or downstream.",
 )
 @click.option(
     "--law",

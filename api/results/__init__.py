@@ -11,6 +11,7 @@ from .briefs import SweepBrief, sweep_brief
 from .cells import CellState, CellView, SeedResult, cell_view, cells
 from .comparisons import CellComparison
 from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
+from .errors import JobErrors, job_errors
 from .events import EventView, events_after, newest_event
 from .families import Family
 from .free import Filters, Statistic, Value, free_table
@@ -78,6 +79,7 @@ __all__ = [
     "HeadCurve",
     "HeadsRule",
     "JobCursor",
+    "JobErrors",
     "JobPage",
     "JobSummary",
     "JobView",
@@ -119,6 +121,7 @@ __all__ = [
     "free_table",
     "grid",
     "head_curve",
+    "job_errors",
     "job_view",
     "jobs",
     "list_sweeps",

@@ -1,4 +1,4 @@
-"""Tables of what was measured beside the loss: how depth routing mixes, what probes find, scores at tasks."""
+"""Tables that read more of the store than losses: errors, how routing mixes, what probes find, scores."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,6 +6,7 @@ from math import fsum, sqrt
 
 from sqlalchemy.orm import Session
 
+from headcount.api.results.errors import error_records
 from headcount.api.results.families import alpha_of
 from headcount.api.results.instruments import (
     DOWNSTREAM,
@@ -113,12 +114,22 @@ def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> B
     return told, records
 
 
+def _errors(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+    """A row a cell with a finished job."""
+    estimator = (
+        "seed_sd: between seeds; step_se: between the steps of one job's tail, autocorrelation paid for; "
+        "window_se: over validation windows at the last step; root mean square over jobs"
+    )
+    return replace(answer, estimator=estimator), error_records(session, table)
+
+
 def _spread(name: str, by_seed: BySeed) -> Record:
     found = mean_estimate(list(by_seed.values()))
     return {name: found.mean, f"{name}_sd": found.sd}
 
 
 MEASURED: dict[str, tuple[str, Callable[[Session, AblationTable, NamedTable], Built]]] = {
+    "errors": ("Which error is how large: between seeds, between steps, over windows?", _errors),
     "routing": ("How does depth routing mix its sources?", _routing),
     "probe": ("Do slices of the width read the depth in their own ways?", _probe),
     "downstream": ("Is it better at tasks?", _downstream),

@@ -17,7 +17,15 @@ from headcount.api.caching import NOT_MODIFIED
 from headcount.api.dependencies import LARGEST, JobId, Query, SweepName, no_query
 from headcount.api.formats import to_csv
 from headcount.api.problems import Problem, responses
-from headcount.api.results import EvaluationPoint, JobCursor, JobSummary, JobView, ProgressPoint, WishedJob
+from headcount.api.results import (
+    EvaluationPoint,
+    JobCursor,
+    JobErrors,
+    JobSummary,
+    JobView,
+    ProgressPoint,
+    WishedJob,
+)
 from headcount.api.security import needs
 from headcount.api.versions import job_version, sweeps_version
 
@@ -114,6 +122,21 @@ async def get_job(request: Request, job: JobId) -> Response:
 
 def _of_job(job: str) -> Callable[[Session], str]:
     return lambda session: job_version(session, job)
+
+
+@router.get(
+    "/jobs/{job}/errors",
+    response_model=JobErrors,
+    openapi_extra=needs("read"),
+    dependencies=[Depends(no_query)],
+)
+async def get_job_errors(request: Request, job: JobId) -> Response:
+    """The errors inside a finished job: between the steps of its tail, and over validation windows."""
+
+    def make(session: Session) -> bytes:
+        return as_json(results.job_errors(session, job))
+
+    return await answer(request, _of_job(job), make)
 
 
 @dataclass(frozen=True)

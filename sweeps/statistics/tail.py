@@ -1,5 +1,6 @@
 """The errors inside one job, between steps and over windows; neither is the error between seeds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -59,7 +60,7 @@ def ar1_inflation(n: int, autocorrelation: float) -> float:
     return float(1 + 2 * np.sum((1 - k / n) * autocorrelation**k))
 
 
-def window_error(losses: Array, *, confidence: float = 0.95) -> MeanEstimate:
+def window_error(losses: Array | Sequence[Sequence[float]], *, confidence: float = 0.95) -> MeanEstimate:
     """The error over validation windows of a tail mean, or of a delta of two.
 
     `losses` are tail evaluations × windows: of one job, or the difference of two jobs on the same windows,
