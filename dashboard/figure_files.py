@@ -1,4 +1,4 @@
-"""Every figure of a sweep's page as a file, of the view that the query chooses."""
+"""Every figure of a page as a file, of the view that the query chooses."""
 
 import re
 
@@ -7,8 +7,14 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api.answering import Body, of_sweep
+from headcount.api.results import job_view
 from headcount.api.security import needs
-from headcount.dashboard.exports.files import MEDIA_TYPES, figure_of, file_of
+from headcount.api.versions import job_version, sweeps_version
+from headcount.dashboard.compare_view import comparison
+from headcount.dashboard.exports.files import MEDIA_TYPES, figure_of, file_of, named
+from headcount.dashboard.job_figures import FOR_PAPER, job_figures
+from headcount.dashboard.job_page import title_of
+from headcount.dashboard.panel import Figure
 from headcount.dashboard.shared import page
 from headcount.dashboard.sweep_page import sweep_page
 from headcount.orchestrator.artifacts.folder import open_artifacts
@@ -24,11 +30,39 @@ async def get_figure_file(request: Request, sweep: str, file: str) -> Response:
     def make(session: Session) -> Body:
         read = open_artifacts(request.app.state.settings).read
         made = sweep_page(session, sweep, dict(request.query_params), read=read)
-        content = file_of(figure_of(made, figure), form)
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{sweep[:80]}-{file}")
-        return Body(
-            content,
-            {"Content-Type": MEDIA_TYPES[form], "Content-Disposition": f'attachment; filename="{name}"'},
-        )
+        return _file(figure_of(made, figure), form, f"{sweep[:80]}-{file}")
 
     return await page(request, of_sweep(sweep), make)
+
+
+@router.get("/jobs/{job}/figures/{file}", openapi_extra=needs("read"))
+async def get_job_figure(request: Request, job: str, file: str) -> Response:
+    """A figure of a job."""
+    figure, _, form = file.partition(".")
+
+    def make(session: Session) -> Body:
+        view = job_view(session, job)
+        figures = job_figures(session, view, title_of(session, view))
+        found = named([one for one in figures if one.id in FOR_PAPER], figure)
+        return _file(found, form, f"job-{job[:12]}-{file}")
+
+    return await page(request, lambda session: job_version(session, job), make)
+
+
+@router.get("/compare/figures/{file}", openapi_extra=needs("read"))
+async def get_comparison_figure(request: Request, file: str) -> Response:
+    """A figure of a comparison."""
+    figure, _, form = file.partition(".")
+
+    def make(session: Session) -> Body:
+        made = comparison(session, request.query_params.multi_items())
+        return _file(named(made.figures, figure), form, f"compare-{file}")
+
+    return await page(request, sweeps_version, make)
+
+
+def _file(figure: Figure, form: str, name: str) -> Body:
+    content = file_of(figure, form)
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name)
+    headers = {"Content-Type": MEDIA_TYPES[form], "Content-Disposition": f'attachment; filename="{plain}"'}
+    return Body(content, headers)

@@ -12,6 +12,7 @@ from headcount.dashboard import text
 from headcount.dashboard.compare_cells import MOST_CELLS
 from headcount.dashboard.compare_page import ComparePage
 from headcount.dashboard.compare_sweeps import MOST_SWEEPS
+from headcount.dashboard.job_figures import FOR_PAPER
 from headcount.dashboard.job_logs import LAST_LINES, Read
 from headcount.dashboard.job_page import job_page
 from headcount.dashboard.reference_page import COMPARED, ReferencePage
@@ -53,7 +54,8 @@ def reference_html(page: ReferencePage) -> str:
 
 def job_html(session: Session, job_id: str, read: Read) -> str:
     """One job; `read` opens an artifact by its key. Raises `NotFoundError`."""
-    return render("job.html", page=job_page(session, job_id, read), last_lines=LAST_LINES)
+    page = job_page(session, job_id, read)
+    return render("job.html", page=page, last_lines=LAST_LINES, for_paper=FOR_PAPER)
 
 
 def sweep_values(page: SweepPage) -> dict[str, Any]:

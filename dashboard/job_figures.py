@@ -14,6 +14,9 @@ from headcount.dashboard.rendering import ROOT
 MOST_POINTS = 1000
 """Training points that a figure draws; the API has them all."""
 
+FOR_PAPER = ("loss", "delta")
+"""Figures that leave as files of every form; the others are for the screen, with their data table."""
+
 
 def job_figures(session: Session, job: JobView, title: str) -> tuple[Figure, ...]:
     """The losses always; the others where there is something to draw."""

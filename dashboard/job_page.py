@@ -54,6 +54,11 @@ def job_page(session: Session, job_id: str, read: Read) -> JobPage:
     )
 
 
+def title_of(session: Session, job: JobView) -> str:
+    """Its settings in the first sweep that wants it, and its seed."""
+    return _cell(session, job)[0]
+
+
 def _cell(session: Session, job: JobView) -> tuple[str, tuple[int, int] | None]:
     """The job's title, and its pair of cells, where it is of a cell."""
     if job.kind not in ("train", "external") or not job.wishes:

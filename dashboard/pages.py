@@ -13,9 +13,8 @@ from headcount.api.dependencies import SettingsDep, StoreDep
 from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
-from headcount.dashboard import compare_page, figure_files, login, submit
-from headcount.dashboard.compare_cells import cells_page
-from headcount.dashboard.compare_sweeps import sweeps_page
+from headcount.dashboard import figure_files, login, submit
+from headcount.dashboard.compare_view import comparison
 from headcount.dashboard.errors import error_page, install_pages
 from headcount.dashboard.html import compare_html, job_html, reference_html, sweep_html, sweeps_html
 from headcount.dashboard.job_logs import log_text
@@ -64,8 +63,7 @@ async def get_compare_page(request: Request) -> Response:
     """Sweeps or cells side by side."""
 
     def make(session: Session) -> str:
-        wish = compare_page.asked(request.query_params.multi_items())
-        made = cells_page(session, wish) if wish.cells else sweeps_page(session, wish)
+        made = comparison(session, request.query_params.multi_items())
         complete(request, made.query())
         return compare_html(made)
 

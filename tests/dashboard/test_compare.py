@@ -68,6 +68,16 @@ def test_every_setting_has_its_losses_and_their_difference(client: TestClient, s
     assert f"?cell={rows[0].cell}&amp;cell={rows[1].cell}&amp;y=loss" in line
 
 
+def test_each_figure_leaves_as_a_file(client: TestClient) -> None:
+    html = page(client, f"{TWO}&y=delta&train.peak_lr=best")
+    links = re.findall(r'href="(/compare/figures/[^"]+)"', html)
+    assert len(links) == 2 * 4
+    for link in links:
+        answer = client.get(link.replace("&amp;", "&"))
+        assert answer.status_code == 200
+        assert answer.headers["content-disposition"].startswith('attachment; filename="compare-curve-')
+
+
 def test_cells_are_compared_with_the_first(client: TestClient, session: Session) -> None:
     table = ablation_table(session, "head-count")
     rows = table.treatments[:2]

@@ -1,5 +1,6 @@
 """A job's page: its figures, what its attempts printed, and what one can do next."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +38,20 @@ def test_the_figures_are_the_losses_the_delta_and_how_it_trained(session: Sessio
         [a.loss - b.loss for a, b in zip(own, control, strict=True)]  # type: ignore[operator]
     )
     assert "Dotted: validation of the control" in loss.caption
+
+
+def test_each_figure_leaves_as_a_file(client: TestClient, session: Session) -> None:
+    job = treatment(session)
+    html = client.get(f"/jobs/{job}").text
+    links = re.findall(r'href="(/jobs/[0-9a-f]+/figures/[^"]+)"', html)
+    assert len(links) == 2 * 4
+    for link in links:
+        answer = client.get(link)
+        assert answer.status_code == 200
+        name = link.rstrip("?").rpartition("/")[2]
+        assert answer.headers["content-disposition"] == f'attachment; filename="job-{job[:12]}-{name}"'
+    assert client.get(f"/jobs/{job}/figures/signals.pdf").status_code == 422
+    assert "did you mean" in client.get(f"/jobs/{job}/figures/los.pdf").text
 
 
 def test_a_job_that_waits_has_one_figure(session: Session) -> None:
