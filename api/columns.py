@@ -169,6 +169,19 @@ def _listed(seeds: tuple[int, ...]) -> str:
     return ", ".join(map(str, seeds))
 
 
+def named_records(table: NamedTable) -> list[dict[str, Any]]:
+    """The rows of a named table for files: each also tells by which rules its numbers were made."""
+    shared = {
+        "estimator": table.estimator,
+        "test": table.test,
+        "family": table.family,
+        "family_size": table.size,
+        "sweep": table.sweep,
+        "version": table.version,
+    }
+    return [row | shared for row in table.rows]
+
+
 def readable_named(table: NamedTable, digits: int = DIGITS) -> ReadableTable:
     """A named table for people: every column, numbers rounded to `digits` decimals."""
     numeric = tuple(

@@ -10,7 +10,15 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from headcount.api.columns import DIGITS, ReadableTable, readable, readable_named, readable_reference, records
+from headcount.api.columns import (
+    DIGITS,
+    ReadableTable,
+    named_records,
+    readable,
+    readable_named,
+    readable_reference,
+    records,
+)
 from headcount.api.results import AblationTable, NamedTable
 
 MEDIA_TYPES = {
@@ -33,7 +41,7 @@ def render_named(table: NamedTable, form: str, digits: int = DIGITS) -> str:
     if form == "json":
         return to_json(table) + "\n"
     if form == "csv":
-        return to_csv(list(table.rows))
+        return to_csv(named_records(table))
     return (to_markdown if form == "md" else to_latex)(readable_named(table, digits))
 
 

@@ -3,12 +3,17 @@
 import csv
 import io
 import json
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from headcount.api.columns import readable
+from headcount.api.columns import ReadableTable, readable
 from headcount.api.formats import render, to_csv, to_json, to_latex, to_markdown
 from headcount.api.results import AblationTable, TableRow
 from headcount.sweeps.statistics import PairedDelta
@@ -120,6 +125,34 @@ def test_numbers_that_are_not_finite_are_null() -> None:
 def test_text_is_never_a_formula_in_csv(text: str) -> None:
     (row,) = csv.DictReader(io.StringIO(to_csv([{"name": text}])))
     assert row == {"name": "'" + text.replace("\r", " ")}
+
+
+CELLS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+
+
+@settings(deadline=None)
+@given(st.lists(st.fixed_dictionaries({"a": CELLS, "b|c": CELLS}), min_size=1, max_size=4))
+def test_any_rows_come_back_from_csv(rows: list[dict[str, Any]]) -> None:
+    found = list(csv.reader(io.StringIO(to_csv(rows), newline="")))
+    assert len(found) == len(rows) + 1
+    for read, row in zip(found[1:], rows, strict=True):
+        for text, value in zip(read, row.values(), strict=True):
+            if isinstance(value, float):
+                assert (float(text) == value) if math.isfinite(value) else (text == "")
+            elif isinstance(value, str):
+                assert text.removeprefix("'") == value.replace("\r", " ").removeprefix("'")
+            else:
+                assert text == ("" if value is None else str(value))
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=30), min_size=2, max_size=2), st.text(max_size=30))
+def test_any_text_stays_in_its_cell_for_people(texts: list[str], title: str) -> None:
+    table = ReadableTable(title, ("one", "two"), (tuple(texts),), (False, True), title)
+    row = to_markdown(table).splitlines()[4]
+    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 3
+    line = to_latex(table).splitlines()[7]
+    assert len(re.findall(r"(?<!\\)&", line)) == 1
 
 
 def test_markdown_and_latex_are_escaped() -> None:

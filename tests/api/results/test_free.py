@@ -1,12 +1,17 @@
 """The free table against plain SQL: grouped, filtered, and honest about what is missing."""
 
+from collections import Counter
+
 import pytest
 from builders import build_sweep
 from fastapi.testclient import TestClient
-from sqlalchemy import text
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select, text
 
 from headcount.api.results import Filters, QueryError, free_table
 from headcount.orchestrator.store import Store
+from headcount.orchestrator.store.models import Cell, Job, SweepJob
 
 STATES = {(4, 1, 1e-3, 1): "diverged", (8, 2, 1e-3, 2): "failed"}
 
@@ -46,6 +51,45 @@ def test_groups_are_those_of_sql(filled: Store) -> None:
         assert row["mean loss"] == pytest.approx(mean, abs=1e-12)
         assert row["min loss"] == pytest.approx(low, abs=1e-12)
         assert row["n loss"] == n == 3
+
+
+NUMBERS = st.lists(st.integers(0, 9), max_size=3).map(tuple)
+RATE = st.sampled_from([None, 1e-4, 1e-3, 2e-3])
+
+
+@settings(
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    filters=st.builds(
+        Filters, NUMBERS, NUMBERS, RATE, RATE, NUMBERS, st.sampled_from([None, "treatment", "control"])
+    )
+)
+def test_filters_keep_the_jobs_that_fit_all_of_them(filled: Store, filters: Filters) -> None:
+    with filled.read() as session:
+        rows = session.execute(
+            select(Cell.settings, Cell.is_control, Job.seed)
+            .join(SweepJob, SweepJob.cell_id == Cell.id)
+            .join(Job, Job.id == SweepJob.job_id)
+        ).all()
+        kept = [
+            seed
+            for settings, is_control, seed in rows
+            if (not filters.heads or settings.get("model.routing_heads") in filters.heads)
+            and (not filters.kv_heads or settings["model.kv_heads"] in filters.kv_heads)
+            and (filters.lr_min or 0) <= settings["train.peak_lr"] <= (filters.lr_max or 1)
+            and (not filters.seeds or seed in filters.seeds)
+            and (filters.role is None or is_control == (filters.role == "control"))
+        ]
+        if not kept:
+            with pytest.raises(QueryError, match="no job that these filters keep"):
+                free_table(session, "head-count", rows=["seed"], filters=filters)
+            return
+        found = free_table(session, "head-count", rows=["seed"], filters=filters).rows
+    assert {row["seed"]: row["jobs"] for row in found} == Counter(kept)
 
 
 def test_what_diverged_or_failed_is_told_and_nothing_rests_on_it(filled: Store) -> None:

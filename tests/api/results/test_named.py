@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 from statsmodels.stats.multitest import multipletests
 
-from headcount.api.formats import MEDIA_TYPES, render_named
+from headcount.api.formats import render_named
 from headcount.api.results import (
     TABLES,
     AblationTable,
@@ -126,13 +126,15 @@ def test_pairs_in_mixed_environments_are_marked(session: Session) -> None:
     ]
 
 
-@pytest.mark.parametrize("form", MEDIA_TYPES)
+@pytest.mark.parametrize("form", ["json", "csv", "md", "tex"])
 @pytest.mark.parametrize("name", OF_THE_SWEEP)
 def test_every_form_has_every_row(table: AblationTable, name: str, form: str) -> None:
     found = named_table(table, name)
     written = render_named(found, form)
     if form == "csv":
-        assert len(list(csv.DictReader(io.StringIO(written)))) == len(found.rows)
+        rows = list(csv.DictReader(io.StringIO(written)))
+        assert len(rows) == len(found.rows)
+        assert all((row["test"], row["version"]) == (found.test, "7") for row in rows)
     elif form == "json":
         assert [tuple(r) for r in json.loads(written)["rows"]] == [found.columns] * len(found.rows)
     else:
