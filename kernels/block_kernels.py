@@ -110,7 +110,7 @@ def over_slices(tile, SLICES: tl.constexpr):
 
 @triton.jit
 def no_sums(DA: tl.constexpr, SP: tl.constexpr, SLICES: tl.constexpr):
-    """A main tile of zeros [DA, SP], by slice."""
+    """A tile of zeros [DA, SP], by slice."""
     if SLICES > 1:
         width: tl.constexpr = DA // SLICES
         sums = tl.zeros([SLICES, width, SP], tl.float32)
@@ -133,11 +133,7 @@ def partial_kernel(
     num_sites,
     num_old,  # sources 0..num_old-1 are read
     RS,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    DH: tl.constexpr,
-    DA: tl.constexpr,
-    DB: tl.constexpr,
+    TILES: tl.constexpr,
     SP: tl.constexpr,
     CHUNK: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -150,31 +146,35 @@ def partial_kernel(
 
     Results are normalised, so that they stay a mixture of sources when rounded.
     """
-    i_h = tl.program_id(0) % H
-    i_first = tl.program_id(0) // H * TOKENS
+    i_h = tl.program_id(0) % TILES.H
+    i_first = tl.program_id(0) // TILES.H * TOKENS
     o_s = tl.arange(0, SP)
     m_s = o_s < num_sites
-    c_a, c_b = columns_of(DA, DB, SLICES)
-    w_a, w_b = load_tile(W + (i_site + o_s) * D + i_h * DH, m_s, c_a, c_b, DH, DB, SLICES)
+    c_a, c_b = columns_of(TILES.DA, TILES.DB, SLICES)
+    w_a, w_b = load_tile(
+        W + (i_site + o_s) * TILES.D + i_h * TILES.DH, m_s, c_a, c_b, TILES.DH, TILES.DB, SLICES
+    )
     w_a = turned(w_a.to(DOT), SLICES)
     w_b = tl.trans(w_b.to(DOT))
     m = tl.full([SP], float("-inf"), tl.float32)
     s = tl.zeros([SP], tl.float32)
-    acc_a = no_sums(DA, SP, SLICES)
-    acc_b = tl.zeros([DB if DB > 0 else 1, SP], tl.float32)
+    acc_a = no_sums(TILES.DA, SP, SLICES)
+    acc_b = no_sums(TILES.DB if TILES.DB > 0 else 1, SP, 1)
     num_chunks = tl.cdiv(num_old, CHUNK)
     for j in tl.range(0, tl.minimum(TOKENS, T - i_first) * num_chunks, num_stages=STAGES):
         i_t = i_first + j // num_chunks
         i_0 = j % num_chunks * CHUNK
-        column = i_t * D + i_h * DH
+        column = i_t * TILES.D + i_h * TILES.DH
         o_i = i_0 + tl.arange(0, CHUNK)
         m_i = o_i < num_old
-        rows = (o_i.to(tl.int64) * T + i_t) * D + i_h * DH
-        v_a, v_b = load_chunk(V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA)
+        rows = (o_i.to(tl.int64) * T + i_t) * TILES.D + i_h * TILES.DH
+        v_a, v_b = load_chunk(
+            V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, TILES.DA, TILES.DH, TILES.DB, SLICES, TMA
+        )
         v_a = v_a.to(DOT)
         r = tl.load(R + i_t * RS + o_i, mask=m_i, other=0.0) * LOG2E
         z = over_slices(tl.dot(v_a, w_a, input_precision="ieee"), SLICES)
-        if DB > 0:
+        if TILES.DB > 0:
             v_b = v_b.to(DOT)
             z = tl.dot(v_b, w_b, z, input_precision="ieee")
         z = tl.where(m_i[:, None], z * r[:, None], float("-inf"))
@@ -187,16 +187,16 @@ def partial_kernel(
         acc_a = tl.dot(
             turned(v_a, SLICES), for_slices(p, SLICES), acc_a * scale[None, :], input_precision="ieee"
         )
-        if DB > 0:
+        if TILES.DB > 0:
             acc_b = tl.dot(tl.trans(v_b), p, acc_b * scale[None, :], input_precision="ieee")
         m = m_new
         if i_0 + CHUNK >= num_old:
             norm = (1.0 / s)[None, :]
             o_site = o_s.to(tl.int64) * T + i_t
-            out = OUT + o_site * D + i_h * DH
+            out = OUT + o_site * TILES.D + i_h * TILES.DH
             out_a = turned(acc_a * norm, SLICES)
-            store_tile(out, out_a, tl.trans(acc_b * norm), m_s, c_a, c_b, DH, DB, SLICES)
-            tl.store(LSE + o_site * H + i_h, m + tl.log2(s), mask=m_s)
+            store_tile(out, out_a, tl.trans(acc_b * norm), m_s, c_a, c_b, TILES.DH, TILES.DB, SLICES)
+            tl.store(LSE + o_site * TILES.H + i_h, m + tl.log2(s), mask=m_s)
 
 
 @triton.jit(
@@ -232,11 +232,7 @@ def deferred_kernel(
     num_all,  # sources 0..num_all-1 are read by the block's last site
     i_newest,  # the newest source that its first site reads; each later site reads one more, up to num_all
     RS,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    DH: tl.constexpr,
-    DA: tl.constexpr,
-    DB: tl.constexpr,
+    TILES: tl.constexpr,
     SP: tl.constexpr,
     CHUNK: tl.constexpr,
     TOKENS: tl.constexpr,
@@ -254,15 +250,15 @@ def deferred_kernel(
     The operand wg [2·SP, head width] holds the queries, then the gradients, of the block's sites at one
     token: one product gives the logits and <g, v> together, a second the whole gradient of a source.
     """
-    i_h = tl.program_id(0) % H
-    i_p = tl.program_id(0) // H
+    i_h = tl.program_id(0) % TILES.H
+    i_p = tl.program_id(0) // TILES.H
     i_first = i_p * TOKENS
     o_s = tl.arange(0, SP)
     m_s = o_s < num_sites
     o_2 = tl.arange(0, 2 * SP)
     o_slot = o_2 % SP
     is_g = o_2 >= SP
-    c_a, c_b = columns_of(DA, DB, SLICES)
+    c_a, c_b = columns_of(TILES.DA, TILES.DB, SLICES)
     address = tl.where(o_slot == 1, g1, g0)
     address = tl.where(o_slot == 2, g2, address)
     address = tl.where(o_slot == 3, g3, address)
@@ -271,40 +267,42 @@ def deferred_kernel(
     address = tl.where(o_slot == 6, g6, address)
     address = tl.where(o_slot == 7, g7, address)
     g_rows = tl.multiple_of(address.to(tl.int64).to(tl.pointer_type(V.dtype.element_ty)), 16)
-    wg_rows = tl.where(is_g, g_rows, W + (i_site + o_slot) * D) + i_h * DH
-    dw_a = no_sums(DA, SP, SLICES)
-    dw_b = tl.zeros([DB if DB > 0 else 1, SP], tl.float32)
+    wg_rows = tl.where(is_g, g_rows, W + (i_site + o_slot) * TILES.D) + i_h * TILES.DH
+    dw_a = no_sums(TILES.DA, SP, SLICES)
+    dw_b = no_sums(TILES.DB if TILES.DB > 0 else 1, SP, 1)
     if GATED:
         gate = tl.load(GATES + i_site + o_s, mask=m_s, other=0.0)[None, :]
     num_chunks = tl.cdiv(num_all, CHUNK)
     for j in tl.range(0, tl.minimum(TOKENS, T - i_first) * num_chunks, num_stages=STAGES):
         i_t = i_first + j // num_chunks
         i_0 = j % num_chunks * CHUNK
-        column = i_t * D + i_h * DH
+        column = i_t * TILES.D + i_h * TILES.DH
         o_i = i_0 + tl.arange(0, CHUNK)
         m_i = o_i < num_all
         m_old = o_i < num_old
-        rows = (o_i.to(tl.int64) * T + i_t) * D + i_h * DH
+        rows = (o_i.to(tl.int64) * T + i_t) * TILES.D + i_h * TILES.DH
         # loaded again for each chunk, from the nearest cache: kept over chunks it would have to stay in
         # registers
-        of_token = tl.where(is_g, i_t.to(tl.int64) * D, 0)
-        wg_a, wg_b = load_tile(wg_rows + of_token, o_slot < num_sites, c_a, c_b, DH, DB, SLICES)
+        of_token = tl.where(is_g, i_t.to(tl.int64) * TILES.D, 0)
+        wg_a, wg_b = load_tile(wg_rows + of_token, o_slot < num_sites, c_a, c_b, TILES.DH, TILES.DB, SLICES)
         wg_a = wg_a.to(DOT)
         wg_b = wg_b.to(DOT)
-        o_site = (o_s.to(tl.int64) * T + i_t) * H + i_h
+        o_site = (o_s.to(tl.int64) * T + i_t) * TILES.H + i_h
         lse = tl.load(LSE + o_site, mask=m_s, other=float("inf"))
         delta = tl.load(DELTA + o_site, mask=m_s, other=0.0)
-        v_a, v_b = load_chunk(V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA)
+        v_a, v_b = load_chunk(
+            V, V_A, V_B, rows, m_i, i_0, column, c_a, c_b, TILES.DA, TILES.DH, TILES.DB, SLICES, TMA
+        )
         v_a = v_a.to(DOT)
-        p_c = C + (i_t.to(tl.int64) * H + i_h) * RS + o_i
+        p_c = C + (i_t.to(tl.int64) * TILES.H + i_h) * RS + o_i
         if ACCUMULATE:
             old_a, old_b = load_chunk(
-                DV, DV_A, DV_B, rows, m_old, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA
+                DV, DV_A, DV_B, rows, m_old, i_0, column, c_a, c_b, TILES.DA, TILES.DH, TILES.DB, SLICES, TMA
             )
             old_c = tl.load(p_c, mask=m_old, other=0.0)
         r = tl.load(R + i_t * RS + o_i, mask=m_i, other=0.0)
         ze = over_slices(tl.dot(v_a, turned(wg_a, SLICES), input_precision="ieee"), SLICES)
-        if DB > 0:
+        if TILES.DB > 0:
             v_b = v_b.to(DOT)
             ze = tl.dot(v_b, tl.trans(wg_b), ze, input_precision="ieee")
         z, e = tl.split(tl.permute(tl.reshape(ze, [CHUNK, 2, SP]), (0, 2, 1)))
@@ -321,21 +319,36 @@ def deferred_kernel(
         pa = tl.reshape(tl.permute(tl.join(p, a), (0, 2, 1)), [CHUNK, 2 * SP]).to(DOT)
         p = p.to(DOT)
         dw_a = tl.dot(turned(v_a, SLICES), for_slices(p, SLICES), dw_a, input_precision="ieee")
-        if DB > 0:
+        if TILES.DB > 0:
             dw_b = tl.dot(tl.trans(v_b), p, dw_b, input_precision="ieee")
         if HAS_OLD:
             dv_a = tl.dot(for_slices(pa, SLICES), wg_a, input_precision="ieee")
             dv_b = dv_a
-            if DB > 0:
+            if TILES.DB > 0:
                 dv_b = tl.dot(pa, wg_b, input_precision="ieee")
             if ACCUMULATE:
                 dv_a += old_a.to(tl.float32)
-                if DB > 0:
+                if TILES.DB > 0:
                     dv_b += old_b.to(tl.float32)
                 c += old_c
             store_chunk(
-                DV, DV_A, DV_B, dv_a, dv_b, rows, m_old, i_0, column, c_a, c_b, DA, DH, DB, SLICES, TMA
+                DV,
+                DV_A,
+                DV_B,
+                dv_a,
+                dv_b,
+                rows,
+                m_old,
+                i_0,
+                column,
+                c_a,
+                c_b,
+                TILES.DA,
+                TILES.DH,
+                TILES.DB,
+                SLICES,
+                TMA,
             )
             tl.store(p_c, c, mask=m_old)
-    dw_rows = DW + (i_p * num_sites + o_s).to(tl.int64) * D + i_h * DH
-    store_tile(dw_rows, turned(dw_a, SLICES), tl.trans(dw_b), m_s, c_a, c_b, DH, DB, SLICES)
+    dw_rows = DW + (i_p * num_sites + o_s).to(tl.int64) * TILES.D + i_h * TILES.DH
+    store_tile(dw_rows, turned(dw_a, SLICES), tl.trans(dw_b), m_s, c_a, c_b, TILES.DH, TILES.DB, SLICES)

@@ -192,7 +192,7 @@ class Forward:
             block.num_sites,
             block.num_old,
             self.row_stride,
-            **self.tiles._asdict(),
+            TILES=self.tiles,
             SP=SITES_PADDED,
             CHUNK=launch.chunk,
             TOKENS=launch.partial_tokens,
@@ -209,7 +209,7 @@ class Forward:
             norm.weight,
             normed,
             norm.eps,
-            **self.tiles._asdict(),
+            TILES=self.tiles,
             num_warps=self.launch.merge_warps,
         )
 
@@ -237,7 +237,7 @@ class Forward:
             self.row_stride,
             self.eps,
             norm.eps if norm else self.eps,
-            **self.tiles._asdict(),
+            TILES=self.tiles,
             HAS_PARTIAL=block.num_old > 0,
             HAS_NORM=not self.norm_is_due,
             IS_NORMED=norm is not None,

@@ -45,7 +45,7 @@ def _route(sources: list[Tensor], folded: Tensor, heads: int, eps: float) -> tup
                 lse,
                 len(sources),
                 eps,
-                **tiles._asdict(),
+                TILES=tiles,
                 STAGES=launch.forward_stages,
                 num_warps=launch.forward_warps,
             )

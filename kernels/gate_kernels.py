@@ -23,32 +23,28 @@ def gate_forward_kernel(
     T,
     i_site,
     i_slot,  # the site's place in its block
-    D: tl.constexpr,
-    H: tl.constexpr,
-    DH: tl.constexpr,
-    DA: tl.constexpr,
-    DB: tl.constexpr,
+    TILES: tl.constexpr,
 ):
     """X = BASE + gate · ((1 − a) OUT + a null), with the null source's weight a = 2^(z − lse)."""
     i_t = tl.program_id(0).to(tl.int64)
-    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(TILES)
     gate = tl.load(GATES + i_site)
-    z = tl.load(Z + i_site * H + o_h, mask=m_h, other=0.0)
+    z = tl.load(Z + i_site * TILES.H + o_h, mask=m_h, other=0.0)
     row = i_slot * T + i_t
-    old = tl.load(LSE + row * H + o_h, mask=m_h, other=0.0)
+    old = tl.load(LSE + row * TILES.H + o_h, mask=m_h, other=0.0)
     top = tl.maximum(old, z)
     lse = top + tl.log2(tl.exp2(old - top) + tl.exp2(z - top))
-    tl.store(LSE + row * H + o_h, lse, mask=m_h)
+    tl.store(LSE + row * TILES.H + o_h, lse, mask=m_h)
     of_out = (gate * tl.exp2(old - lse))[:, None]
     of_null = (gate * tl.exp2(z - lse))[:, None]
-    x_a, x_b = load_row(BASE + i_t * D, o_a, o_b, m_a, m_b, DB)
-    v_a, v_b = load_row(OUT + row * D, o_a, o_b, m_a, m_b, DB)
+    x_a, x_b = load_row(BASE + i_t * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
+    v_a, v_b = load_row(OUT + row * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
     x_a += v_a * of_out
     x_b += v_b * of_out
-    v_a, v_b = load_row(NULLS + i_site * D, o_a, o_b, m_a, m_b, DB)
+    v_a, v_b = load_row(NULLS + i_site * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
     x_a += v_a * of_null
     x_b += v_b * of_null
-    store_row(X + i_t * D, x_a, x_b, o_a, o_b, m_a, m_b, DB)
+    store_row(X + i_t * TILES.D, x_a, x_b, o_a, o_b, m_a, m_b, TILES.DB)
 
 
 @triton.jit(do_not_specialize=["T", "i_site", "i_slot"])
@@ -64,20 +60,16 @@ def gate_backward_kernel(
     T,
     i_site,
     i_slot,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    DH: tl.constexpr,
-    DA: tl.constexpr,
-    DB: tl.constexpr,
+    TILES: tl.constexpr,
     TOKENS: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """With a the null source's weight and D = <G, (1 − a) OUT + a null>, a head at a time."""
     i_p = tl.program_id(0).to(tl.int64)
-    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(TILES)
     gate = tl.load(GATES + i_site)
-    z = tl.load(Z + i_site * H + o_h, mask=m_h, other=0.0)
-    n_a, n_b = load_row(NULLS + i_site * D, o_a, o_b, m_a, m_b, DB)
+    z = tl.load(Z + i_site * TILES.H + o_h, mask=m_h, other=0.0)
+    n_a, n_b = load_row(NULLS + i_site * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
     u_a = tl.zeros(o_a.shape, tl.float32)
     u_b = tl.zeros(o_b.shape, tl.float32)
     of_logit = tl.zeros(o_h.shape, tl.float32)
@@ -86,17 +78,17 @@ def gate_backward_kernel(
     for k in tl.range(0, tl.minimum(TOKENS, T - i_first), num_stages=STAGES):
         i_t = i_first + k
         row = i_slot * T + i_t
-        g_a, g_b = load_row(G + i_t * D, o_a, o_b, m_a, m_b, DB)
-        out_a, out_b = load_row(OUT + row * D, o_a, o_b, m_a, m_b, DB)
-        a = tl.exp2(z - tl.load(LSE + row * H + o_h, mask=m_h, other=float("inf")))
-        e_null = dot_by_head(g_a, g_b, n_a, n_b, DB)
-        delta = (1.0 - a) * dot_by_head(g_a, g_b, out_a, out_b, DB) + a * e_null
-        tl.store(DELTA + row * H + o_h, gate * delta, mask=m_h)
+        g_a, g_b = load_row(G + i_t * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
+        out_a, out_b = load_row(OUT + row * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
+        a = tl.exp2(z - tl.load(LSE + row * TILES.H + o_h, mask=m_h, other=float("inf")))
+        e_null = dot_by_head(g_a, g_b, n_a, n_b, TILES.DB)
+        delta = (1.0 - a) * dot_by_head(g_a, g_b, out_a, out_b, TILES.DB) + a * e_null
+        tl.store(DELTA + row * TILES.H + o_h, gate * delta, mask=m_h)
         u_a += g_a * a[:, None]
         u_b += g_b * a[:, None]
         of_logit += a * (e_null - delta)
         of_gate += delta
-    sums = SUMS + i_p * (D + 2 * H)
-    store_row(sums, u_a, u_b, o_a, o_b, m_a, m_b, DB)
-    tl.store(sums + D + o_h, of_logit, mask=m_h)
-    tl.store(sums + D + H + o_h, of_gate, mask=m_h)
+    sums = SUMS + i_p * (TILES.D + 2 * TILES.H)
+    store_row(sums, u_a, u_b, o_a, o_b, m_a, m_b, TILES.DB)
+    tl.store(sums + TILES.D + o_h, of_logit, mask=m_h)
+    tl.store(sums + TILES.D + TILES.H + o_h, of_gate, mask=m_h)

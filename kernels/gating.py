@@ -58,7 +58,7 @@ class Gating:
                 len(base),
                 site,
                 slot,
-                **self.tiles._asdict(),
+                TILES=self.tiles,
                 num_warps=self.launch.merge_warps,
             )
         return x
@@ -83,7 +83,7 @@ class Gating:
                 tokens,
                 site,
                 slot,
-                **self.tiles._asdict(),
+                TILES=self.tiles,
                 TOKENS=self.launch.norm_tokens,
                 STAGES=3,
                 num_warps=self.launch.norm_warps,

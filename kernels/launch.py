@@ -71,14 +71,14 @@ def launch_for(tiles: Tiles, source: Tensor) -> Launch:
         partial_stages=3,
         # a program holds a warp scheduler's registers, so fewer tokens each where one wave would not be full
         deferred_tokens=32 if tokens * tiles.H >= 1 << 15 else 16,
-        deferred_stages=2,
+        deferred_stages=2 if tiles.D > 512 else 3,
         block_warps=max(1, min(8, head_width // SLICE)),
         slices=head_width // SLICE if tiles.DH in SLICED_HEADS else 1,
         merge_warps=8 if tiles.D > 2048 else (2 if tiles.D > 512 and one_tile else 1),
         merge_stages=3,
         finalise_warps=8 if tiles.D > 2048 else (4 if tiles.D > 512 else 2),
         norm_warps=max(1, min(8, tiles.D // 512)),
-        norm_tokens=8 if tokens >= 1 << 14 else 4,
+        norm_tokens=8 if tokens >= 1 << 14 or tiles.D > 2048 else 4,
     )
 
 

@@ -82,7 +82,7 @@ def launch_site_backward(
             tokens,
             num_sources,
             eps,
-            **tiles._asdict(),
+            TILES=tiles,
             TOKENS=launch.backward_tokens,
             STAGES=launch.backward_stages,
             ACCUMULATE=accumulate,

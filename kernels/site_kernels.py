@@ -62,28 +62,24 @@ def site_forward_kernel(
     LSE,  # [T, H]
     num_sources,
     eps,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    DH: tl.constexpr,
-    DA: tl.constexpr,
-    DB: tl.constexpr,
+    TILES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     i_t = tl.program_id(0).to(tl.int64)
-    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
-    w_a, w_b = load_row(W, o_a, o_b, m_a, m_b, DB)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(TILES)
+    w_a, w_b = load_row(W, o_a, o_b, m_a, m_b, TILES.DB)
     m = tl.full(o_h.shape, float("-inf"), tl.float32)
     s = tl.zeros(o_h.shape, tl.float32)
     acc_a = tl.zeros(o_a.shape, tl.float32)
     acc_b = tl.zeros(o_b.shape, tl.float32)
     for i in tl.range(0, num_sources, num_stages=STAGES):
-        v_a, v_b = load_row(source_row(TABLE, i, OUT, D) + i_t * D, o_a, o_b, m_a, m_b, DB)
-        r = tl.rsqrt(tl.sum(dot_by_head(v_a, v_b, v_a, v_b, DB), 0) / D + eps) * LOG2E
-        z = dot_by_head(v_a, v_b, w_a, w_b, DB) * r
+        v_a, v_b = load_row(source_row(TABLE, i, OUT, TILES.D) + i_t * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
+        r = tl.rsqrt(tl.sum(dot_by_head(v_a, v_b, v_a, v_b, TILES.DB), 0) / TILES.D + eps) * LOG2E
+        z = dot_by_head(v_a, v_b, w_a, w_b, TILES.DB) * r
         m, s, acc_a, acc_b = softmax_step(v_a, v_b, z, m, s, acc_a, acc_b)
     scale = (1.0 / s)[:, None]
-    store_row(OUT + i_t * D, acc_a * scale, acc_b * scale, o_a, o_b, m_a, m_b, DB)
-    tl.store(LSE + i_t * H + o_h, m + tl.log2(s), mask=m_h)
+    store_row(OUT + i_t * TILES.D, acc_a * scale, acc_b * scale, o_a, o_b, m_a, m_b, TILES.DB)
+    tl.store(LSE + i_t * TILES.H + o_h, m + tl.log2(s), mask=m_h)
 
 
 @triton.jit(do_not_specialize=["T", "num_sources"])
@@ -98,45 +94,43 @@ def site_backward_kernel(
     T,
     num_sources,
     eps,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    DH: tl.constexpr,
-    DA: tl.constexpr,
-    DB: tl.constexpr,
+    TILES: tl.constexpr,
     TOKENS: tl.constexpr,
     STAGES: tl.constexpr,
     ACCUMULATE: tl.constexpr,  # add to DV, else write it
 ):
     i_p = tl.program_id(0)
-    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(H, DH, DA, DB)
-    w_a, w_b = load_row(W, o_a, o_b, m_a, m_b, DB)
+    o_h, o_a, o_b, m_h, m_a, m_b = head_offsets(TILES)
+    w_a, w_b = load_row(W, o_a, o_b, m_a, m_b, TILES.DB)
     dw_a = tl.zeros(o_a.shape, tl.float32)
     dw_b = tl.zeros(o_b.shape, tl.float32)
     i_first = i_p.to(tl.int64) * TOKENS
     for k in range(tl.minimum(TOKENS, T - i_first)):
         i_t = i_first + k
-        g_a, g_b = load_row(G + i_t * D, o_a, o_b, m_a, m_b, DB)
-        out_a, out_b = load_row(OUT + i_t * D, o_a, o_b, m_a, m_b, DB)
-        delta = dot_by_head(g_a, g_b, out_a, out_b, DB)
-        lse = tl.load(LSE + i_t * H + o_h, mask=m_h, other=float("inf"))
+        g_a, g_b = load_row(G + i_t * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
+        out_a, out_b = load_row(OUT + i_t * TILES.D, o_a, o_b, m_a, m_b, TILES.DB)
+        delta = dot_by_head(g_a, g_b, out_a, out_b, TILES.DB)
+        lse = tl.load(LSE + i_t * TILES.H + o_h, mask=m_h, other=float("inf"))
         for n in tl.range(0, num_sources, num_stages=STAGES):
-            v_a, v_b = load_row(source_row(TABLE, n, OUT, D) + i_t * D, o_a, o_b, m_a, m_b, DB)
-            r = tl.rsqrt(tl.sum(dot_by_head(v_a, v_b, v_a, v_b, DB), 0) / D + eps)
-            z = dot_by_head(v_a, v_b, w_a, w_b, DB) * r
+            v_a, v_b = load_row(
+                source_row(TABLE, n, OUT, TILES.D) + i_t * TILES.D, o_a, o_b, m_a, m_b, TILES.DB
+            )
+            r = tl.rsqrt(tl.sum(dot_by_head(v_a, v_b, v_a, v_b, TILES.DB), 0) / TILES.D + eps)
+            z = dot_by_head(v_a, v_b, w_a, w_b, TILES.DB) * r
             a = tl.exp2(z * LOG2E - lse)
-            p = a * (dot_by_head(v_a, v_b, g_a, g_b, DB) - delta)
-            norm = tl.sum(p * z, 0) * r * r / D
+            p = a * (dot_by_head(v_a, v_b, g_a, g_b, TILES.DB) - delta)
+            norm = tl.sum(p * z, 0) * r * r / TILES.D
             p = p * r
             dv_a = g_a * a[:, None]
             dv_a += w_a * p[:, None]
             dv_b = g_b * a[:, None]
             dv_b += w_b * p[:, None]
-            row = DV + (n * T + i_t) * D
+            row = DV + (n * T + i_t) * TILES.D
             if ACCUMULATE:
-                old_a, old_b = load_row(row, o_a, o_b, m_a, m_b, DB)
+                old_a, old_b = load_row(row, o_a, o_b, m_a, m_b, TILES.DB)
                 dv_a += old_a
                 dv_b += old_b
-            store_row(row, dv_a - v_a * norm, dv_b - v_b * norm, o_a, o_b, m_a, m_b, DB)
+            store_row(row, dv_a - v_a * norm, dv_b - v_b * norm, o_a, o_b, m_a, m_b, TILES.DB)
             dw_a += v_a * p[:, None]
             dw_b += v_b * p[:, None]
-    store_row(DW + i_p.to(tl.int64) * D, dw_a, dw_b, o_a, o_b, m_a, m_b, DB)
+    store_row(DW + i_p.to(tl.int64) * TILES.D, dw_a, dw_b, o_a, o_b, m_a, m_b, TILES.DB)

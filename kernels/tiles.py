@@ -16,7 +16,7 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 class Tiles(NamedTuple):
-    """The constants of one shape that every kernel takes: `**tiles._asdict()`."""
+    """The constants of one shape, which most kernels take."""
 
     D: int  # width of a source
     H: int  # routing heads
@@ -34,18 +34,18 @@ class Tiles(NamedTuple):
 
 
 @triton.jit
-def head_offsets(H: tl.constexpr, DH: tl.constexpr, DA: tl.constexpr, DB: tl.constexpr):
+def head_offsets(TILES: tl.constexpr):
     """Offsets and masks in one token's vector, all heads: o_h [HP], o_a [HP, DA], o_b [HP, DB], m_h, m_a,
     m_b.
     """
-    o_h = tl.arange(0, triton.next_power_of_2(H))
-    c_a = tl.arange(0, DA)
-    c_b = DA + tl.arange(0, DB if DB > 0 else 1)
-    m_h = o_h < H
-    o_a = o_h[:, None] * DH + c_a[None, :]
-    o_b = o_h[:, None] * DH + c_b[None, :]
-    m_a = m_h[:, None] & (c_a[None, :] < DH)
-    m_b = m_h[:, None] & (c_b[None, :] < DH)
+    o_h = tl.arange(0, triton.next_power_of_2(TILES.H))
+    c_a = tl.arange(0, TILES.DA)
+    c_b = TILES.DA + tl.arange(0, TILES.DB if TILES.DB > 0 else 1)
+    m_h = o_h < TILES.H
+    o_a = o_h[:, None] * TILES.DH + c_a[None, :]
+    o_b = o_h[:, None] * TILES.DH + c_b[None, :]
+    m_a = m_h[:, None] & (c_a[None, :] < TILES.DH)
+    m_b = m_h[:, None] & (c_b[None, :] < TILES.DH)
     return o_h, o_a, o_b, m_h, m_a, m_b
 
 

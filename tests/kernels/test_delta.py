@@ -130,7 +130,7 @@ def test_every_output_and_gradient_is_that_of_float64(case):
     exact = run_exactly(case)
     usual, ours = errors(case, "reference", exact), errors(case, "auto" if GPU else "two_phase", exact)
     unit = {BF16: 2e-3, FP16: 2.5e-4, FP32: 1e-6}[case.dtype]
-    assert max(usual.values()) < unit * math.sqrt(len(case.written))
+    assert max(usual.values()) < 2 * unit * math.sqrt(len(case.written))
     assert not {
         name: (ours[name], usual[name]) for name in ours if not ours[name] <= 1.5 * usual[name] + unit
     }
