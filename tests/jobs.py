@@ -14,11 +14,11 @@ from headcount.trainer.data import prepare
 JOB = "ab" * 32
 
 
-def small_work(home: Path, steps: int = 20) -> Work:
+def small_work(home: Path, steps: int = 20, eval_every: int = 2) -> Work:
     """A first attempt at a job on a text of its own, prepared under `home`."""
     home.mkdir(parents=True, exist_ok=True)
     write_text(home / "text")
-    fields = {"data.text": [str(home / "text")], "train.steps": steps, "train.eval_every": 2}
+    fields = {"data.text": [str(home / "text")], "train.steps": steps, "train.eval_every": eval_every}
     config = job_from_fields({**fields, "train.eval_windows": 4})
     fingerprint = prepare(config.data, home).fingerprint
     return Work(1, JOB, 1, fields_of(config), 0, fingerprint, f"{job_folder(JOB)}/attempt-1.log")

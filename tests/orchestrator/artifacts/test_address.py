@@ -50,6 +50,7 @@ def test_a_bucket_is_not_made(bucket: Bucket) -> None:
 
 def test_a_server_that_is_away_is_told_in_one_line(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     s3fs.S3FileSystem.clear_instance_cache()
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     with pytest.raises(ArtifactsUnavailable) as caught:

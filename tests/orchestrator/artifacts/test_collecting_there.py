@@ -8,16 +8,15 @@ from s3_server import Bucket
 
 from headcount.orchestrator.artifacts.address import Artifacts
 from headcount.orchestrator.settings import Settings
-from headcount.orchestrator.store import Store
+from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Artifact
 from headcount.orchestrator.store.transitions import job_folder
 from headcount.orchestrator.upkeep.collecting import collect, find_piles
 
 
-def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(
-    store: Store, bucket: Bucket, tmp_path: Path
-) -> None:
+def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(bucket: Bucket, tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
     settings = Settings(tmp_path, "", tmp_path / "artifacts", bucket.url)
     artifacts = Artifacts(bucket.url)
     submit_text(store)
@@ -54,3 +53,4 @@ def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(
     assert len([key for key in left if key.startswith(running)]) == 4
     others = [key.rpartition("/")[2] for key in left if not key.startswith(running)]
     assert others == ["model.safetensors"] * 2
+    store.close()

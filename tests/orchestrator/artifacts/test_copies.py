@@ -117,11 +117,11 @@ def test_a_kill_while_a_checkpoint_is_sent_loses_that_one_alone(tmp_path: Path, 
 
 def test_a_job_goes_on_to_the_bit_on_a_node_that_shares_nothing(tmp_path: Path, bucket: Bucket) -> None:
     prepared = tmp_path / "prepared"
-    work = small_work(prepared, steps=120)
+    work = small_work(prepared, steps=80, eval_every=10)
     publish(open_dataset(work.fingerprint, prepared).manifest, prepared, Artifacts(bucket.url))
     first = slot(tmp_path / "first", bucket.url)
     first.start(work, 0)
-    wait_for(lambda: any(r.get("step", 0) > 10 for r in first.events(work.attempt_id, -1, 1)[1]))
+    wait_for(lambda: any(r.get("step", 0) >= 10 for r in first.events(work.attempt_id, -1, 1)[1]))
     first.stop(work.attempt_id, "preempted")
     stopped = all_events(first, work)
     assert [record["kind"] for record in stopped[-2:]] == ["checkpoint", "ended"]
@@ -129,7 +129,7 @@ def test_a_job_goes_on_to_the_bit_on_a_node_that_shares_nothing(tmp_path: Path, 
 
     again = replace(work, attempt_id=2, number=2, log=work.log.replace("-1", "-2"))
     resumed = all_events(slot(tmp_path / "second", bucket.url), again)
-    assert resumed[0]["step"] == stopped[-2]["step"] > 10
+    assert resumed[0]["step"] == stopped[-2]["step"] >= 10
     alone = all_events(Slot(str(prepared), str(prepared / "artifacts"), False), work)
     hashes = [[r["sha256"] for r in told if r["kind"] == "artifact"] for told in (resumed, alone)]
     assert hashes[0] == hashes[1]
@@ -140,7 +140,7 @@ def test_a_job_goes_on_to_the_bit_on_a_node_that_shares_nothing(tmp_path: Path, 
     assert kept >= {"attempt-1.log", "attempt-2.log", "model.safetensors", "training_loss.npy"}
     assert len([name for name in kept if name.endswith(".pt")]) == 1
     told = json.loads((Artifacts(bucket.url).read(f"{folder}/{_statement(kept)}")) or b"")
-    assert told["step"] == 120
+    assert told["step"] == 80
 
 
 def slot(home: Path, url: str) -> Slot:
