@@ -88,10 +88,10 @@ def _route_backward(
     return grad_sources, total if len(sources) > 1 else torch.zeros_like(folded)
 
 
-@_route_backward.register_fake
-def _(
+def gradients_like(
     grad: Tensor, sources: list[Tensor], folded: Tensor, out: Tensor, lse: Tensor, eps: float
 ) -> tuple[Tensor, Tensor]:
+    """A fake backward: of what shapes the gradients are."""
     first = sources[0]
     return (
         torch.empty(len(sources), *first.shape, dtype=first.dtype, device=first.device),
@@ -99,8 +99,11 @@ def _(
     )
 
 
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    sources, folded, _, ctx.eps = inputs
+_route_backward.register_fake(gradients_like)
+
+
+def keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    sources, folded, *_, ctx.eps = inputs
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(folded, *output, *sources)
@@ -112,4 +115,4 @@ def _backward(ctx: Any, grad: Tensor, _: None) -> tuple[Any, ...]:
     return list(grad_sources.unbind(0)), grad_folded, None, None
 
 
-_route.register_autograd(_backward, setup_context=_keep_for_backward)
+_route.register_autograd(_backward, setup_context=keep_for_backward)

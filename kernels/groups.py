@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch._dynamo  # as in fused.py
 import triton
 from torch import Tensor
 
+from headcount.kernels.fused import gradients_like, keep_for_backward
 from headcount.kernels.group_kernels import group_backward_kernel, group_forward_kernel
 from headcount.kernels.launching import aligned, on_device, sum_of_programs, table_of
 
@@ -105,22 +105,7 @@ def _route_groups_backward(
     return grad_sources, sum_of_programs(grad_folded, torch.empty_like(folded))
 
 
-@_route_groups_backward.register_fake
-def _(
-    grad: Tensor, sources: list[Tensor], folded: Tensor, out: Tensor, lse: Tensor, eps: float
-) -> tuple[Tensor, Tensor]:
-    first = sources[0]
-    return (
-        torch.empty(len(sources), *first.shape, dtype=first.dtype, device=first.device),
-        torch.empty(folded.shape, dtype=torch.float32, device=first.device),
-    )
-
-
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    sources, folded, ctx.eps = inputs
-    ctx.mark_non_differentiable(output[1])
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(folded, *output, *sources)
+_route_groups_backward.register_fake(gradients_like)
 
 
 def _backward(ctx: Any, grad: Tensor, _: None) -> tuple[Any, ...]:
@@ -131,4 +116,4 @@ def _backward(ctx: Any, grad: Tensor, _: None) -> tuple[Any, ...]:
     return list(grad_sources.unbind(0)), grad_folded, None
 
 
-_route_groups.register_autograd(_backward, setup_context=_keep_for_backward)
+_route_groups.register_autograd(_backward, setup_context=keep_for_backward)
