@@ -19,7 +19,8 @@ def small_work(home: Path, steps: int = 20, eval_every: int = 2) -> Work:
     home.mkdir(parents=True, exist_ok=True)
     write_text(home / "text")
     fields = {"data.text": [str(home / "text")], "train.steps": steps, "train.eval_every": eval_every}
-    config = job_from_fields({**fields, "train.eval_windows": 4})
+    small = {"data.context": 64, "train.batch_tokens": 256, "train.eval_windows": 4}
+    config = job_from_fields({**fields, **small})
     fingerprint = prepare(config.data, home).fingerprint
     return Work(1, JOB, 1, fields_of(config), 0, fingerprint, f"{job_folder(JOB)}/attempt-1.log")
 

@@ -117,7 +117,7 @@ def test_a_kill_while_a_checkpoint_is_sent_loses_that_one_alone(tmp_path: Path, 
 
 def test_a_job_goes_on_to_the_bit_on_a_node_that_shares_nothing(tmp_path: Path, bucket: Bucket) -> None:
     prepared = tmp_path / "prepared"
-    work = small_work(prepared, steps=80, eval_every=10)
+    work = small_work(prepared, steps=200, eval_every=10)
     publish(open_dataset(work.fingerprint, prepared).manifest, prepared, Artifacts(bucket.url))
     first = slot(tmp_path / "first", bucket.url)
     first.start(work, 0)
@@ -140,7 +140,7 @@ def test_a_job_goes_on_to_the_bit_on_a_node_that_shares_nothing(tmp_path: Path, 
     assert kept >= {"attempt-1.log", "attempt-2.log", "model.safetensors", "training_loss.npy"}
     assert len([name for name in kept if name.endswith(".pt")]) == 1
     told = json.loads((Artifacts(bucket.url).read(f"{folder}/{_statement(kept)}")) or b"")
-    assert told["step"] == 80
+    assert told["step"] == 200
 
 
 def slot(home: Path, url: str) -> Slot:
