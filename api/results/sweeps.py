@@ -131,14 +131,21 @@ def sweep_view(session: Session, name: str) -> SweepView:
 
 def sweep_version(session: Session, name: str) -> str:
     """What changes whenever the sweep's results do, and differs between sweeps. Raises `NotFoundError`."""
-    sweep = find_sweep(session, name)
-    return f"{sweep.id}.{sweep.version}.{sweep.created.timestamp():.6f}"
+    return _version(session, name, Sweep.version, "")
 
 
 def results_version(session: Session, name: str) -> str:
     """As `sweep_version`, for what shows no running job's progress: tables, statistics, cells."""
-    sweep = find_sweep(session, name)
-    return f"{sweep.id}.results.{sweep.results_version}.{sweep.created.timestamp():.6f}"
+    return _version(session, name, Sweep.results_version, "results.")
+
+
+def _version(session: Session, name: str, column: Any, of: str) -> str:
+    found = session.execute(select(Sweep.id, column, Sweep.created).where(Sweep.name == name)).first()
+    if found is None:
+        find_sweep(session, name)  # raises, and says which name is near
+    assert found is not None
+    sweep_id, version, created = found
+    return f"{sweep_id}.{of}{version}.{created.timestamp():.6f}"
 
 
 @dataclass(frozen=True)
