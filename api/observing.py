@@ -23,7 +23,7 @@ class Figures:
     def __init__(self) -> None:
         self._own = CollectorRegistry()
         if SHARED_FIGURES in os.environ:  # prometheus_client itself looks once, when it is imported
-            values.ValueClass = values.MultiProcessValue()
+            values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
         self._requests = Counter(
             "headcount_requests", "Requests answered.", ["method", "route", "status"], registry=self._own
         )

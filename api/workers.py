@@ -39,7 +39,7 @@ def run_workers(count: int, work: Callable[[], None]) -> None:
             pids.add(_start(work))
         while pids:
             pid, _ = os.wait()
-            mark_process_dead(pid)
+            mark_process_dead(pid)  # type: ignore[no-untyped-call]
             pids.discard(pid)
             if not stopping:
                 time.sleep(BACKOFF_SECONDS)

@@ -10,7 +10,7 @@ from pathlib import Path
 from headcount.orchestrator.artifacts.address import Artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.trainer.config import DataConfig
-from headcount.trainer.data import prepare
+from headcount.trainer.data import Dataset, open_dataset, prepare
 from headcount.trainer.data.files import writing
 from headcount.trainer.data.manifest import MANIFEST_FILE, Manifest, dataset_folder, is_complete
 from headcount.trainer.data.names import find_named
@@ -67,6 +67,13 @@ def publish(manifest: Manifest, home: Path, artifacts: Artifacts, name: str | No
         entry = json.dumps({"fingerprint": manifest.fingerprint})
         artifacts.write(f"data/names/{name}.json", entry.encode())
     return is_new
+
+
+def dataset_of(fingerprint: str, settings: Settings) -> Dataset:
+    """The data set of that fingerprint, fetched where nodes share no disk. Raises as `fetch_dataset`."""
+    if settings.artifacts_url is not None:
+        fetch_dataset(fingerprint, settings.home, Artifacts(settings.artifacts_url))
+    return open_dataset(fingerprint, settings.home)
 
 
 def fetch_dataset(fingerprint: str, home: Path, artifacts: Artifacts) -> None:

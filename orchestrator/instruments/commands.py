@@ -45,11 +45,11 @@ def probe(
     """
     import torch
 
+    from headcount.orchestrator.artifacts.datasets import dataset_of
     from headcount.orchestrator.instruments.models import find_model
     from headcount.orchestrator.instruments.showing import show_probe
     from headcount.orchestrator.settings import load_settings
     from headcount.trainer import probe as probing
-    from headcount.trainer.data import open_dataset
     from headcount.trainer.files import whole_file
     from headcount.trainer.model_file import job_of, load_model
 
@@ -58,7 +58,7 @@ def probe(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     loaded, metadata = load_model(file, device)
-    dataset = open_dataset(metadata["headcount.fingerprint"], settings.home)
+    dataset = dataset_of(metadata["headcount.fingerprint"], settings)
     text = torch.from_numpy(dataset.validation(windows, job_of(metadata).data.context)).to(device)
     figures = probing.probe(loaded, text, probing.Settings(windows, slices, draws, seed))
     show_probe(figures)

@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from sqlalchemy import select
 
-from headcount.orchestrator.artifacts.address import Artifacts
-from headcount.orchestrator.artifacts.datasets import fetch_dataset
+from headcount.orchestrator.artifacts.datasets import dataset_of
 from headcount.orchestrator.overview import attempts_of, find_job
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -25,7 +24,6 @@ from headcount.orchestrator.store.models import (
 from headcount.sweeps.identity import job_id
 from headcount.trainer import events
 from headcount.trainer.config import NUMERICS, FieldError, JobConfig, job_from_fields
-from headcount.trainer.data import open_dataset
 from headcount.trainer.errors import UserError
 from headcount.trainer.execution import Execution
 
@@ -137,9 +135,7 @@ def replay(
         again = replace(record, stretches=changed)
     else:
         again = record
-    if settings.artifacts_url is not None:
-        fetch_dataset(record.fingerprint, settings.home, Artifacts(settings.artifacts_url))
-    dataset = open_dataset(record.fingerprint, settings.home)
+    dataset = dataset_of(record.fingerprint, settings)
     told: list[events.Event] = []
     with tempfile.TemporaryDirectory(prefix="replay-", dir=settings.home) as folder:
         for event in _train(again, dataset, Path(folder), device):

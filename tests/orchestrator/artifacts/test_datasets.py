@@ -7,7 +7,7 @@ from homes import write_text
 from s3_server import Bucket
 
 from headcount.orchestrator.artifacts.address import Artifacts
-from headcount.orchestrator.artifacts.datasets import fetch_dataset, prepare_for_all, publish
+from headcount.orchestrator.artifacts.datasets import dataset_of, fetch_dataset, prepare_for_all, publish
 from headcount.orchestrator.settings import Settings
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data import Manifest, open_dataset
@@ -42,8 +42,10 @@ def test_a_machine_without_the_files_plans_and_another_trains(
     assert not (tmp_path / "there").exists()
     fetch_dataset(prepared.fingerprint, tmp_path / "there", artifacts)
     fetch_dataset(prepared.fingerprint, tmp_path / "there", artifacts)
+    third = dataset_of(prepared.fingerprint, settings(tmp_path / "third", bucket))
     batches = [
-        open_dataset(prepared.fingerprint, tmp_path / home).batch(0, 3, 2, 64) for home in ("here", "there")
+        dataset.batch(0, 3, 2, 64)
+        for dataset in (open_dataset(prepared.fingerprint, tmp_path / "here"), third)
     ]
     assert (batches[0] == batches[1]).all()
 

@@ -48,7 +48,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, str, st
         f"train: {{steps: {STEPS}, batch_tokens: 256, eval_every: 2, eval_windows: 4}}}}\ncontrol: none\n"
     )
     with store.write() as session:
-        submit(session, make_plan(parse_spec(text, "one.yaml"), settings), "tester")
+        submit(session, make_plan(parse_spec(text, "one.yaml"), settings, store), "tester")
         work = start_next(session)
     config, dataset = job_from_fields(work.config, work.seed), open_dataset(work.fingerprint, settings.home)
     for part, micro_batch in enumerate((4, 2)):
