@@ -12,12 +12,14 @@ from headcount.api.callers import Caller
 from headcount.api.problems import Problem
 from headcount.api.results import QueryError
 from headcount.orchestrator.artifacts.datasets import prepare_for_all
+from headcount.orchestrator.history import read_history
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import submit
+from headcount.orchestrator.store.difference import Difference, difference
 from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.submission import compare
-from headcount.sweeps.forecast import forecast
+from headcount.sweeps.forecast import TimeForecast, ToComeCost, forecast
 from headcount.sweeps.plan import Plan, plan
 from headcount.sweeps.spec import parse_spec
 from headcount.trainer.config import DataConfig
@@ -75,6 +77,11 @@ class CellPlan:
 
 
 @dataclass(frozen=True)
+class SweepDifference(Difference):
+    """What submitting a sweep changes of the one of its name. Cells by their settings."""
+
+
+@dataclass(frozen=True)
 class PlanView:
     """What a sweep would train. Nothing was submitted."""
 
@@ -89,11 +96,18 @@ class PlanView:
     """Of all jobs together, those that the store has among them."""
     warnings: tuple[str, ...]
     """What the sweep's table will not be able to say."""
+    to_come: ToComeCost | None
+    """What a search, refined values or seeds by a rule may add, at most: not among `jobs`; else none."""
+    time: TimeForecast | None
+    """How long what lacks a result takes, by what the store has measured on hardware of this kind."""
+    difference: SweepDifference | None
+    """What it changes of the sweep of that name; none where there is none."""
 
 
 def plan_view(session: Session, planned: Plan) -> PlanView:
     """A plan as it is answered, held against the store."""
-    cost = forecast(planned)
+    cost = forecast(planned, read_history(session, planned))
+    found = difference(session, planned)
     return PlanView(
         sweep=planned.spec.name,
         cells=tuple(
@@ -106,6 +120,9 @@ def plan_view(session: Session, planned: Plan) -> PlanView:
         tokens=cost.tokens,
         flops=cost.flops,
         warnings=cost.warnings,
+        to_come=cost.to_come,
+        time=cost.time,
+        difference=SweepDifference(**vars(found)) if found else None,
     )
 
 

@@ -95,7 +95,9 @@ def _results(session: Session, plan: Plan) -> dict[str, float | None]:
 
 def _delta_noise(session: Session, plan: Plan) -> tuple[float | None, int]:
     """Standard deviation of deltas within a cell, pooled over cells of the plan's size and length."""
-    config = plan.jobs[0].config
+    config = plan.jobs[0].config if plan.jobs else plan.to_come.config if plan.to_come else None
+    if config is None:
+        return None, 0
     like = {
         "model.d_model": config.model.d_model,
         "model.layers": config.model.layers,

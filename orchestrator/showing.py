@@ -19,6 +19,7 @@ from headcount.orchestrator.settings import load_settings
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.limits import held_back, usage_of
 from headcount.orchestrator.store.models import Sweep
+from headcount.orchestrator.store.notices import current_notices
 from headcount.orchestrator.time_to_go import time_to_go
 
 PIPED_WIDTH = 200
@@ -49,7 +50,12 @@ def show_status(name: str | None) -> None:
                 submitted = f"{sweep.created:%Y-%m-%d %H:%M} UTC"
                 table.add_row(Text(sweep.name), str(state.jobs), state.words, Text(sweep.owner), submitted)
             console.print(table)
-    console.print(f"Scheduler: {current_holder(store) or 'none at work'}", highlight=False)
+        notices = current_notices(session)
+    holder = current_holder(store)
+    console.print(f"Scheduler: {holder or 'none at work'}", highlight=False)
+    for subject, words in notices.items() if holder else ():  # what the last one found may be over
+        if name is None or not subject.startswith("sweep ") or subject == f"sweep {name}":
+            console.print(f"{subject}: {words}", highlight=False, markup=False)
 
 
 def _limits(session: Session, sweep: Sweep, waiting: int) -> Iterator[str]:

@@ -13,8 +13,7 @@ from headcount.orchestrator.overview import SweepState, find_sweep, job_lines, s
 from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.service import Service, Unreachable
 from headcount.orchestrator.store import Store, StoreUnavailable
-from headcount.orchestrator.store.journal import now
-from headcount.orchestrator.store.limits import held_back
+from headcount.orchestrator.store.limits import nothing_begins
 from headcount.orchestrator.time_to_go import TimeToGo, time_to_go
 from headcount.sweeps.rendering import duration
 
@@ -46,11 +45,7 @@ def look(store: Store, name: str) -> Look:
     with store.read() as session:
         sweep = find_sweep(session, name)
         state = sweep_state(session, sweep)
-        held = None
-        if state.waiting and sweep.stop_at is not None and now() >= sweep.stop_at:
-            held = f"its time was up at {sweep.stop_at:%H:%M:%S} UTC; headcount run {name} goes on"
-        elif state.waiting and not state.running:
-            held = held_back(session, sweep)
+        held = nothing_begins(session, sweep, state.waiting, len(state.running))
         return Look(state, time_to_go(session, sweep), held)
 
 
@@ -86,7 +81,10 @@ def watch_store(name: str, store: Store, console: Console) -> int:
 
 
 def watch_service(name: str, service: Service, console: Console) -> int:
-    """Follow a sweep of a service: 0 when every job has finished, 3 otherwise. Raises `UserError`."""
+    """Follow a sweep of a service until nothing is to come: 0 when every job has finished, 3 otherwise.
+
+    Raises `UserError`.
+    """
     line = ""
     while True:
         try:
@@ -100,8 +98,14 @@ def watch_service(name: str, service: Service, console: Console) -> int:
         if (words := _words(sweep)) != line:
             console.print(words, highlight=False, markup=False)
             line = words
-        if sweep.get("settled") == sweep.get("jobs"):
-            return 0 if sweep.get("states", {}).get("finished") == sweep.get("jobs") else 3
+        is_over = sweep.get("settled") == sweep.get("jobs") and not sweep.get("growing")
+        if is_over or sweep.get("held_back"):
+            for line in sweep.get("growth") or ():
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+            if held := sweep.get("held_back"):
+                console.print(f"No more is begun: {held}", highlight=False, markup=False, soft_wrap=True)
+            finished = sweep.get("states", {}).get("finished", 0) + sweep.get("pruned", 0)
+            return 0 if is_over and finished == sweep.get("jobs") else 3
         time.sleep(ASK_SECONDS)
 
 

@@ -44,7 +44,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class TimeForecast:
-    """How long the jobs take that have no result yet."""
+    """How long the jobs take that have no result yet, all those that may come among them."""
 
     jobs: int
     slot_hours: Interval
@@ -76,6 +76,15 @@ class Resolution:
 
 
 @dataclass(frozen=True)
+class ToComeCost:
+    """Of the jobs that a search, refined values or seeds by a rule may add: each number at most."""
+
+    jobs: int
+    tokens: int
+    flops: float
+
+
+@dataclass(frozen=True)
 class Forecast:
     """The cost of a plan's cells and of all its jobs, and warnings in the order of their weight."""
 
@@ -90,17 +99,18 @@ class Forecast:
     """None where no history was given."""
     resolution: Resolution | None
     """None at one seed, and without controls."""
+    to_come: ToComeCost | None
+    """What the sweep may add to itself, not among `tokens` and `flops`; none where that is nothing."""
 
 
 def forecast(plan: Plan, history: History | None = None) -> Forecast:
     """The cost of every job of `plan`, known or new; by `history`, how long those take that lack a result."""
     configs = _configs(plan)
-    costs = tuple(
-        JobCost(parameter_count(c), c.train.steps * c.train.batch_tokens, job_flops(c)) for c in configs
-    )
+    costs = tuple(_cost(config) for config in configs)
     seeds = len(plan.spec.seeds)
     time = None if history is None else _time(plan, configs, costs, history)
-    warnings = [*plan_warnings(plan, configs, history.results if history else {})]
+    of_all = [*configs, plan.to_come.config] if plan.to_come else configs
+    warnings = [*plan_warnings(plan, of_all, history.results if history else {})]
     if time is not None and plan.spec.gpu_hours is not None and time.slot_hours.high > plan.spec.gpu_hours:
         warnings.append(
             f"the budget of {plan.spec.gpu_hours:g} GPU-hours may not hold all jobs, which take "
@@ -108,13 +118,26 @@ def forecast(plan: Plan, history: History | None = None) -> Forecast:
         )
     return Forecast(
         cells=costs,
-        tokens=sum(cost.tokens for cost in costs) * seeds,
-        flops=math.fsum(cost.flops for cost in costs) * seeds,
+        tokens=sum(costs[job.cell].tokens for job in plan.jobs),
+        flops=math.fsum(costs[job.cell].flops for job in plan.jobs),
         half_width=t_critical(0.05, seeds - 1) / math.sqrt(seeds) if seeds > 1 else None,
         warnings=tuple(warnings),
         time=time,
         resolution=_resolution(plan, history),
+        to_come=_to_come(plan),
     )
+
+
+def _cost(config: JobConfig) -> JobCost:
+    tokens = config.train.steps * config.train.batch_tokens
+    return JobCost(parameter_count(config), tokens, job_flops(config))
+
+
+def _to_come(plan: Plan) -> ToComeCost | None:
+    if plan.to_come is None:
+        return None
+    cost = _cost(plan.to_come.config)
+    return ToComeCost(plan.to_come.jobs, plan.to_come.jobs * cost.tokens, plan.to_come.jobs * cost.flops)
 
 
 def _configs(plan: Plan) -> list[JobConfig]:
@@ -124,11 +147,14 @@ def _configs(plan: Plan) -> list[JobConfig]:
 
 
 def _time(plan: Plan, configs: list[JobConfig], costs: tuple[JobCost, ...], history: History) -> TimeForecast:
+    left = [job.cell for job in plan.jobs if job.is_wanted and job.id not in history.results]
+    if plan.to_come is not None:  # as a cell of its own
+        left += [len(configs)] * plan.to_come.jobs
+        configs, costs = [*configs, plan.to_come.config], (*costs, _cost(plan.to_come.config))
     shapes = [shape_of(config) for config in configs]
     examples = dict(zip(shapes, configs, strict=True))  # cells differ in far more than their shapes
     rate_by_shape = {shape: rate_of(config, history) for shape, config in examples.items()}
     rates = [rate_by_shape[shape] for shape in shapes]
-    left = [job.cell for job in plan.jobs if job.id not in history.results]
     resources = plan.spec.resources
     slots = max(1, history.slots // resources.gpus_per_job)
     if resources.max_parallel is not None:

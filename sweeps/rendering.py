@@ -50,6 +50,7 @@ def plan_as_dict(plan: Plan, history: History | None = None) -> dict[str, Any]:
             "tokens": cost.tokens,
             "flops": cost.flops,
         },
+        "to_come": asdict(cost.to_come) if cost.to_come else None,
         "half_width": cost.half_width,
         "time": asdict(cost.time) if cost.time else None,
         "resolution": asdict(cost.resolution) if cost.resolution else None,
@@ -60,7 +61,8 @@ def plan_as_dict(plan: Plan, history: History | None = None) -> dict[str, Any]:
 def render_plan(plan: Plan, console: Console, history: History | None = None) -> None:
     """Print the cells with their cost a job, the texts, the totals, the time, and the warnings."""
     cost = forecast(plan, history)
-    console.print(_cells(plan, cost))
+    if plan.cells:
+        console.print(_cells(plan, cost))
     if len(plan.cells) > MOST_ROWS:
         console.print(f"… and {len(plan.cells) - MOST_ROWS} more cells")
     for text in plan.datasets:
@@ -73,6 +75,8 @@ def render_plan(plan: Plan, console: Console, history: History | None = None) ->
         f"at {counted(seeds, 'seed')}: [bold]{counted(len(plan.jobs), 'job')}[/], "
         f"{amount(cost.tokens)} tokens, {amount(cost.flops, 'G')} FLOP in all"
     )
+    for line in _to_come(plan, cost):
+        console.print(line, highlight=False, markup=False)
     if cost.half_width is not None and controls and controls < len(plan.cells):
         console.print(
             f"With {seeds} seeds, a delta's 95 % interval is ± {cost.half_width:.2g} times the standard "
@@ -82,6 +86,30 @@ def render_plan(plan: Plan, console: Console, history: History | None = None) ->
         console.print(line, highlight=False, markup=False)
     for warning in cost.warnings:
         console.print(f"[yellow]Warning:[/] {escape(warning)}")
+
+
+def _to_come(plan: Plan, cost: Forecast) -> Iterator[str]:
+    """What an adaptive sweep may add to itself, and how many jobs that is at most."""
+    spec, more = plan.spec, cost.to_come
+    if more is None:
+        return
+    if spec.search is not None:
+        yield (
+            f"Search by {spec.search.method}: {counted(spec.search.trials, 'trial')} at "
+            f"{counted(len(spec.seeds), 'seed')}, the best of them on "
+            f"{counted(spec.search.fresh_seeds, 'fresh seed')}"
+        )
+    elif spec.refine is not None:
+        yield f"Refined: values of {spec.refine} between those listed, the same for every method"
+    elif spec.seed_rule is not None:
+        rule = spec.seed_rule
+        yield (
+            f"Seeds by a rule: {rule.start} to {rule.max} a pair, for intervals of ± {rule.half_width:g} nats"
+        )
+    yield (
+        f"At most {counted(more.jobs, 'job')} more, {amount(more.tokens)} tokens, "
+        f"{amount(more.flops, 'G')} FLOP"
+    )
 
 
 def _resolution(cost: Forecast) -> Iterator[str]:
@@ -108,8 +136,9 @@ def _time(cost: Forecast) -> Iterator[str]:
         return
     unit, slot = ("GPU-hours", "GPU") if time.device == "cuda" else ("CPU slot-hours", "CPU slot")
     hours, seconds = time.slot_hours, time.seconds
+    most = "At most " if cost.to_come else ""
     yield (
-        f"{counted(time.jobs, 'job')} to train: {hours.typical:.3g} {unit} ({hours.low:.3g} to "
+        f"{most}{counted(time.jobs, 'job')} to train: {hours.typical:.3g} {unit} ({hours.low:.3g} to "
         f"{hours.high:.3g}); on {counted(time.slots, slot)} {duration(seconds.typical)} "
         f"({duration(seconds.low)} to {duration(seconds.high)})."
     )

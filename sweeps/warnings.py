@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headcount.sweeps.plan import Plan
-from headcount.trainer.config import JobConfig
+from headcount.trainer.config import DataConfig, JobConfig
 from headcount.trainer.residuals.registry import stream_fields, stream_reads
 
 RATE = "train.peak_lr"
 
 
 def plan_warnings(plan: Plan, configs: list[JobConfig], results: Mapping[str, float | None]) -> Iterator[str]:
-    """In the order of their weight. `configs` by the cell's position; `results` as in `History`."""
+    """In the order of their weight. `configs` of all cells, and those to come; `results` as in `History`."""
     spec = plan.spec
     if spec.control is None:
         yield "no controls: the table will have losses and no deltas"
-    elif all(cell.control is None for cell in plan.cells):
+    elif plan.cells and all(cell.control is None for cell in plan.cells):
         yield "every cell is its own control: the table will have losses and no deltas"
     if len(spec.seeds) == 1:
         yield "one seed: a delta has no interval and no p-value; two or more seeds give them"
@@ -70,7 +70,7 @@ def _cell_means(plan: Plan, results: Mapping[str, float | None]) -> dict[int, fl
     """Mean loss of each cell that is done, by position; a diverged job makes it infinite."""
     losses: dict[int, list[float]] = defaultdict(list)
     for job in plan.jobs:
-        if job.id in results:
+        if job.id in results and job.config.seed in plan.spec.seeds:
             loss: Any = results[job.id]
             losses[job.cell].append(math.inf if loss is None else loss)
     seeds = len(plan.spec.seeds)
@@ -87,13 +87,11 @@ def _unread(plan: Plan, configs: list[JobConfig]) -> Iterator[str]:
 
 
 def _repeated_text(plan: Plan, configs: list[JobConfig]) -> Iterator[str]:
-    fingerprints = {job.cell: job.fingerprint for job in plan.jobs}
-    for manifest in plan.datasets:
-        tokens = max(
-            config.train.steps * config.train.batch_tokens
-            for position, config in enumerate(configs)
-            if fingerprints[position] == manifest.fingerprint
-        )
+    longest: dict[DataConfig, int] = defaultdict(int)
+    for config in configs:
+        longest[config.data] = max(longest[config.data], config.train.steps * config.train.batch_tokens)
+    for data, manifest in plan.texts.items():
+        tokens = longest[data]
         if tokens > manifest.train_tokens:
             yield (
                 f"a job reads the text {manifest.name} {tokens / manifest.train_tokens:.1f} times over: "

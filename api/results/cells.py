@@ -7,8 +7,10 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headcount.api.results.adaptive import Adaptive, adaptive_of
 from headcount.api.results.lookup import NotFoundError, find_sweep
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
+from headcount.sweeps.adaptive import SeedRule
 
 TRAINED = ("train", "external")
 """Kinds of jobs whose result is a loss of their cell."""
@@ -50,11 +52,21 @@ class CellView:
     """Planned seeds without a result and without a failure: not run yet, or cancelled."""
     external: bool
     """Trained elsewhere and imported: its jobs cannot be trained again here."""
+    fresh_seeds: tuple[int, ...] = ()
+    """Of the best cell of a search, the seeds that had no part in choosing it; none for others."""
+    seed_rule: SeedRule | None = None
+    """By which seeds were added to it."""
+    pruned_step: int | None = None
+    """At which a search gave it up."""
 
     @property
     def losses(self) -> dict[int, float]:
-        """Seed to tail mean, of every finished job."""
-        return {r.seed: r.tail_mean for r in self.results if r.tail_mean is not None}
+        """Seed to tail mean, of every finished job; of the best cell of a search at its fresh seeds alone."""
+        return {
+            r.seed: r.tail_mean
+            for r in self.results
+            if r.tail_mean is not None and (not self.fresh_seeds or r.seed in self.fresh_seeds)
+        }
 
     def seeds_in(self, *states: str) -> tuple[int, ...]:
         """The seeds whose job is in one of these states."""
@@ -110,8 +122,9 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
         )
         # 0 where runs from elsewhere do not tell
         costs[cell] = _Cost(parameters or None, flops or None, kind == "external")
+    adaptive = adaptive_of(session, sweep)
     return tuple(
-        _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, _Cost()), sweep.seeds)
+        _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, _Cost()), sweep.seeds, adaptive)
         for cell in session.execute(rows)
     )
 
@@ -129,6 +142,7 @@ def _view(
     results: tuple[SeedResult, ...],
     cost: _Cost,
     seeds: list[int],
+    adaptive: Adaptive,
 ) -> CellView:
     states = {r.state for r in results}
     settled = {r.seed for r in results if r.tail_mean is not None or r.state in ("diverged", "failed")}
@@ -145,6 +159,9 @@ def _view(
         state=_state(states, bool(missing)),
         seeds_missing=missing,
         external=cost.external,
+        fresh_seeds=tuple(r.seed for r in results if r.seed in adaptive.fresh and not cell.is_control),
+        seed_rule=adaptive.rule,
+        pruned_step=adaptive.pruned.get(cell.id),
     )
 
 

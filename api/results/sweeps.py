@@ -9,6 +9,8 @@ from sqlalchemy import Float, case, cast, func, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import find_sweep
+from headcount.orchestrator.search.telling import growth_words
+from headcount.orchestrator.store.limits import nothing_begins
 from headcount.orchestrator.store.models import (
     JOB_STATES,
     RESULT_STATES,
@@ -18,6 +20,7 @@ from headcount.orchestrator.store.models import (
     Job,
     Sweep,
     SweepJob,
+    Trial,
 )
 
 SweepState = Literal["empty", "queued", "running", "done", "stopped"]
@@ -68,6 +71,14 @@ class SweepView(SweepSummary):
     data: tuple[DataView, ...]
     yaml: str
     """The file as submitted."""
+    growing: bool
+    """Whether the sweep still adds cells or seeds to itself: a search, refined values, seeds by a rule."""
+    growth: tuple[str, ...]
+    """How far that is and what it found, a line each; none of a plain grid."""
+    pruned: int
+    """Cancelled jobs of cells that a search gave up."""
+    held_back: str | None
+    """Why none of its waiting jobs begins, such as a budget that is used up; none where some may."""
 
 
 Known = dict[int, SweepSummary]
@@ -116,8 +127,9 @@ def sweep_view(session: Session, name: str) -> SweepView:
         .outerjoin(Dataset, Dataset.fingerprint == fingerprints.c.fingerprint)
         .order_by(fingerprints.c.fingerprint)
     )
+    counts = _counts(session, [sweep.id]).get(sweep.id, [])
     return SweepView(
-        **_summary(sweep, _counts(session, [sweep.id]).get(sweep.id, [])),
+        **_summary(sweep, counts),
         axes={axis: tuple(values) for axis, values in sweep.axes.items()},
         seeds=tuple(sweep.seeds),
         analysis=dict(sweep.analysis),
@@ -126,7 +138,24 @@ def sweep_view(session: Session, name: str) -> SweepView:
         controls=controls,
         data=tuple(DataView(fingerprint, name) for fingerprint, name in data),
         yaml=sweep.yaml,
+        growing=sweep.growth in ("growing", "held"),
+        growth=tuple(growth_words(session, sweep)),
+        pruned=_pruned(session, sweep.id) if sweep.growth else 0,
+        held_back=nothing_begins(session, sweep, *_waiting_and_running(counts)),
     )
+
+
+def _pruned(session: Session, sweep_id: int) -> int:
+    cells = select(Trial.cell_id).where(Trial.sweep_id == sweep_id, Trial.state == "pruned")
+    jobs = select(func.count()).select_from(SweepJob).join(Job, Job.id == SweepJob.job_id)
+    jobs = jobs.where(SweepJob.sweep_id == sweep_id, SweepJob.cell_id.in_(cells), Job.state == "cancelled")
+    return session.scalar(jobs) or 0
+
+
+def _waiting_and_running(counts: "Sequence[_Count]") -> tuple[int, int]:
+    jobs = {count.state: count.jobs for count in counts}
+    running = jobs.get("running", 0) + jobs.get("cancelling", 0)
+    return jobs.get("queued", 0) + running, running
 
 
 def sweep_version(session: Session, name: str) -> str:
@@ -193,7 +222,7 @@ def _summary(sweep: Sweep, counts: Sequence[_Count]) -> dict[str, Any]:
         "owner": sweep.owner,
         "version": sweep.version,
         "created": sweep.created,
-        "state": _state(states),
+        "state": _state(states, sweep.growth in ("growing", "held")),
         "jobs": sum(states.values()),
         "settled": sum(states[s] for s in SETTLED_STATES),
         "states": states,
@@ -202,11 +231,11 @@ def _summary(sweep: Sweep, counts: Sequence[_Count]) -> dict[str, Any]:
     }
 
 
-def _state(states: dict[str, int]) -> SweepState:
+def _state(states: dict[str, int], growing: bool) -> SweepState:
     if not any(states.values()):
-        return "empty"
+        return "queued" if growing else "empty"
     if states["running"] or states["cancelling"]:
         return "running"
-    if states["queued"]:
+    if states["queued"] or growing:
         return "queued"
     return "stopped" if states["failed"] or states["cancelled"] else "done"

@@ -10,6 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from headcount.api.results.adaptive import by_rule
 from headcount.api.results.cells import CellState, CellView, cells_of
 from headcount.api.results.costs import REPEATS, CellCosts, cell_costs, mixed
 from headcount.api.results.lookup import find_sweep
@@ -60,6 +61,8 @@ class TableRow:
     """Whether a pair of `delta` trained on more than one kind of hardware, version, kernel or micro-batch."""
     external: bool = False
     """Trained elsewhere and imported: cannot be trained again here."""
+    undecided: bool = False
+    """Whether the most seeds that the sweep's rule allows leave the delta's interval wider than it asks."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,10 @@ def table_row(
             notes.append(f"no delta: {len(lost)} of {len(control.results)} of the control diverged")
         else:
             delta = paired_delta(losses, control.losses, confidence=CONFIDENCE)
+    undecided = None
+    if delta and cell.seed_rule:
+        delta, undecided = by_rule(delta, cell.seed_rule)
+    notes += _adaptive_notes(cell, undecided)
     cost = costs.get(cell.id, CellCosts())
     return TableRow(
         cell=cell.id,
@@ -201,7 +208,17 @@ def table_row(
         peak_memory_bytes=cost.peak_memory_bytes,
         mixed_environments=bool(delta and control and mixed(cost, costs.get(control.id), delta.seeds)),
         external=cell.external,
+        undecided=undecided is not None,
     )
+
+
+def _adaptive_notes(cell: CellView, undecided: str | None) -> Iterator[str]:
+    if cell.fresh_seeds:
+        yield "best of the search, on fresh seeds"
+    if cell.pruned_step is not None:
+        yield f"pruned at step {cell.pruned_step}"
+    if undecided:
+        yield undecided
 
 
 def _ranks(cells: Sequence[CellView]) -> dict[int, int]:

@@ -77,6 +77,13 @@ def held_back(session: Session, sweep: Sweep) -> str | None:
     )
 
 
+def nothing_begins(session: Session, sweep: Sweep, waiting: int, running: int) -> str | None:
+    """Why nothing of a sweep goes on, though so many of its jobs wait; none where something does or may."""
+    if waiting and sweep.stop_at is not None and now() >= sweep.stop_at:
+        return f"its time was up at {sweep.stop_at:%H:%M:%S} UTC; headcount run {sweep.name} goes on"
+    return held_back(session, sweep) if waiting and not running else None
+
+
 def usage_of(session: Session, sweep: Sweep) -> Usage:
     """What a sweep has used since it was submitted, and at what rate its jobs go."""
     attempts = (

@@ -14,7 +14,7 @@ from .paired import PairedDelta, UnpairedDelta, paired_delta, sign_flip, welch_d
 from .pooled import PooledError, pooled_delta, pooled_error
 from .power import power, rank_test_floor, seeds_needed, selection_bias, smallest_difference
 from .quadratic import Parabola, Slope, TwoLines, parabola, two_lines
-from .seeds import SeedPlan, plan_seeds, stein_estimate
+from .seeds import SeedPlan, plan_seeds, stein_delta, stein_estimate
 from .student import Estimate, MeanEstimate, mean_estimate, sample_sd
 from .tail import TailError, tail_error, window_error
 from .ushape import EndContrast, Equivalence, UShape, curvature, equivalence, u_shape
@@ -72,6 +72,7 @@ __all__ = [
     "sign_flip",
     "simultaneous",
     "smallest_difference",
+    "stein_delta",
     "stein_estimate",
     "tail_error",
     "two_lines",

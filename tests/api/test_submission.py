@@ -80,6 +80,43 @@ def test_a_dry_run_answers_with_the_plan_and_submits_nothing(store: Store, clien
     assert send(client, YAML, query="?dry_run=true").json()["new"] == 0
 
 
+def test_a_dry_run_tells_the_time_and_what_an_edit_changes(store: Store, client: TestClient) -> None:
+    found = send(client, YAML, query="?dry_run=true").json()
+    assert found["difference"] is None
+    time = found["time"]
+    assert (time["jobs"], time["device"]) == (6, "cpu")
+    assert 0 < time["seconds"]["low"] < time["seconds"]["typical"] < time["seconds"]["high"]
+    assert time["basis"].startswith("a model")
+    send(client, YAML)
+    edited = YAML.replace("[1, 4]", "[1, 2]").replace("seeds: [0, 1]", "seeds: [0]\npriority: 3")
+    assert send(client, edited, query="?dry_run=true").json()["difference"] == {
+        "added": [{"model.routing_heads": 2, "train.peak_lr": 1e-3}],
+        "removed": [{"model.routing_heads": 4, "train.peak_lr": 1e-3}],
+        "kept": 2,
+        "seeds_added": [],
+        "seeds_removed": [1],
+        "edited": ["priority"],
+        "exploratory": False,
+    }
+
+
+def test_a_dry_run_of_a_search_tells_what_it_costs_at_most(store: Store, client: TestClient) -> None:
+    search = YAML.replace("[1e-3]", "{low: 1e-4, high: 1e-2, log: true}")
+    search += "search: {method: tpe, trials: 10, fresh_seeds: 3}\n"
+    found = send(client, search, query="?dry_run=true").json()
+    # ten cells and their controls at two seeds, and the best of them and its control at three more
+    assert (found["jobs"], found["to_come"]["jobs"], found["time"]["jobs"]) == (0, 46, 46)
+    assert found["to_come"]["flops"] > 0
+    assert sweeps_of(store) == []
+    assert send(client, search).status_code == 201
+    view = client.get("/api/v1/sweeps/sent").json()
+    assert (view["state"], view["growing"], view["growth"]) == (
+        "queued",
+        True,
+        ["Search by tpe: 0 of 10 trials"],
+    )
+
+
 def test_the_example_of_the_description_is_a_sweep(client: TestClient) -> None:
     description = client.get("/api/v1/openapi.json").json()
     body = description["paths"]["/api/v1/sweeps"]["post"]["requestBody"]["content"]["application/json"]

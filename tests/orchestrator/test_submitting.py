@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
 
 import pytest
 from homes import Home
 from plans import finish, start_next
+from sqlalchemy import select
 
 from headcount.orchestrator.service import Service, Unreachable
 from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.journal import now
+from headcount.orchestrator.store.models import Attempt, Sweep
 from headcount.trainer.errors import UserError
 
 SWEEP = """
@@ -53,6 +58,26 @@ def test_a_file_is_sent_known_and_followed(home: Home, service: Service) -> None
     store.close()
     watched = home.headcount("watch", "sent", "--url", service.url)
     assert (watched.returncode, watched.stdout) == (0, "sent: 2 finished of 2 (100% of the work)\n")
+
+
+def test_a_sweep_whose_budget_is_used_up_is_not_watched_for_ever(home: Home, service: Service) -> None:
+    service.submit(
+        SWEEP.replace("name: sent", "name: held").replace("[0, 1]", "[2, 3]") + "budget: {gpu_hours: 0.1}\n"
+    )
+    with closing(open_store(f"sqlite:///{home.folder / 'headcount.db'}")) as store, store.write() as session:
+        work = start_next(session)
+        finish(session, work)
+        sweep = session.scalars(select(Sweep).where(Sweep.name == "held")).one()
+        sweep.created = now() - timedelta(hours=2)
+        attempt = session.get_one(Attempt, work.attempt_id)
+        attempt.started, attempt.ended = now() - timedelta(hours=1), now()
+    watched = home.headcount("watch", "held", "--url", service.url)
+    assert watched.returncode == 3, watched.stderr
+    assert watched.stdout.splitlines() == [
+        "held: 1 queued, 1 finished of 2 (50% of the work)",
+        "No more is begun: the budget of 0.1 GPU-hours holds no other, 1 are used; to go on, raise it in the "
+        "sweep's file",
+    ]
 
 
 def test_the_store_is_told_without_a_service(home: Home) -> None:

@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from headcount.sweeps.statistics import mean_estimate, plan_seeds, stein_estimate
+from headcount.sweeps.statistics import (
+    mean_estimate,
+    paired_delta,
+    plan_seeds,
+    stein_delta,
+    stein_estimate,
+)
 
 FIRST = [-0.012, -0.009, -0.015]  # sd 0.003; t of 2 df is 4.3027
 
@@ -62,3 +68,14 @@ def test_bad_input_is_refused() -> None:
         plan_seeds(FIRST, 0, 10)
     with pytest.raises(ValueError, match="start must be between 2 and the 3 deltas, but is 4"):
         stein_estimate(FIRST, 4)
+
+
+def test_a_delta_takes_the_interval_of_the_rule_and_keeps_the_rest() -> None:
+    losses = dict(enumerate([*FIRST, 0.4, -0.2]))
+    paired = paired_delta(losses, dict.fromkeys(losses, 0.0))
+    by_rule, alone = stein_delta(paired, 3), stein_estimate(paired.deltas, 3)
+    assert (by_rule.low, by_rule.high, by_rule.p, by_rule.df) == (alone.low, alone.high, alone.p, 2)
+    assert by_rule.sd == pytest.approx(0.003)
+    assert (by_rule.n, by_rule.seeds, by_rule.deltas) == (5, paired.seeds, paired.deltas)
+    with pytest.raises(ValueError, match="start must be between 2 and the 5 deltas, but is 6"):
+        stein_delta(paired, 6)
