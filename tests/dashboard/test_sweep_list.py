@@ -135,7 +135,7 @@ def test_the_page_has_the_best_cell_and_its_curve(client: TestClient, session: S
     delta = table.row(best).delta
     assert delta is not None
     assert f"<strong>{text.signed(delta.mean)}</strong>" in html
-    # its own interval would not hold for a cell that was picked as the lowest; the sweep's page has one that does
+    # its own interval would not hold for a cell picked as the lowest; the sweep page has one that does
     assert f'<span class="muted">{delta.n} pairs</span>' in html
     assert text.interval(delta.low, delta.high) not in html
     spark = re.search(r'<svg class="spark"[^>]*aria-label="Delta by Routing heads H: ([^"]+)"', html)
