@@ -2,14 +2,17 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
 
+from headcount.__main__ import cli
 from headcount.sweeps.sections import READERS
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +24,8 @@ OTHERS = [
 
 _STEP = re.compile(r"^ *<!-- (run|file)(?:: (.+?))? -->\n *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 """A block that is run, with what it has to print, or written to a file of that name."""
+
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 
 def named(page: Path) -> str:
@@ -77,6 +82,38 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 def test_every_key_of_the_sweep_file_has_its_row() -> None:
     text = (DOCS / "sweep_file.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(READERS)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every call of `headcount` in a block of any page, without its comment."""
+    found = []
+    for page in [*PAGES, *OTHERS]:
+        for kind, block in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            if kind not in ("", "sh"):
+                continue
+            lines = re.sub(r"\\\n\s*", " ", block)
+            for call in re.findall(r"^ *(?:\$ )?(headcount [a-z].*)$", lines, re.MULTILINE):
+                plain = re.split(r"\s+#|\s[>|]\s", call)[0].strip()
+                if "[" not in plain:  # of a synopsis
+                    found.append((named(page), plain))
+    return found
+
+
+def test_the_commands_are_found() -> None:
+    assert len(commands()) > 40
+    assert {"README.md", "docs/tutorial.md", "docs/data.md"} <= {page for page, _ in commands()}
+
+
+@pytest.mark.parametrize(("page", "call"), commands())
+def test_every_command_on_a_page_can_be_parsed(page: str, call: str) -> None:
+    command: click.Command = cli
+    rest = shlex.split(call)[1:]
+    while isinstance(command, click.Group):
+        inner = command.get_command(click.Context(command), rest[0])
+        assert inner is not None, rest[0]
+        command, rest = inner, rest[1:]
+    rest += [option.opts[0] for option in command.params if getattr(option, "prompt", None)]
+    command.make_context(command.name, rest)  # raises for an unknown option or argument
 
 
 def test_marked_commands_do_what_the_pages_say(tmp_path: Path) -> None:
