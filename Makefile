@@ -1,4 +1,4 @@
-.PHONY: demo serve test test-browser test-cluster test-gpu check format docs package audit
+.PHONY: demo serve test test-browser test-cluster drills test-gpu check format docs package audit
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
@@ -14,13 +14,16 @@ serve: $(VENV)/train.installed
 	$(BIN)/headcount serve
 
 test: $(VENV)/dev.installed
-	$(BIN)/pytest -n 2 --dist loadfile -m "not browser and not cluster and not gpu"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not browser and not cluster and not gpu and not drill"
 
 test-browser: $(VENV)/dev.installed
 	$(BIN)/pytest -m browser tests/browser
 
 test-cluster: $(VENV)/cluster.installed
 	$(BIN)/pytest -m cluster tests/docker tests/cluster
+
+drills: $(VENV)/dev.installed
+	$(BIN)/pytest -m drill tests/orchestrator
 
 test-gpu: $(VENV)/dev.installed
 	$(BIN)/pytest tests/kernels tests/trainer

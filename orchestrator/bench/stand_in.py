@@ -1,11 +1,10 @@
 """A cluster whose slots only let time pass: what is left is the scheduler's and the store's own work."""
 
-import heapq
-import itertools
+import math
 import random
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,22 +22,18 @@ from headcount.trainer.config import NUMERICS
 NODE = "ab" * 28
 
 
-@dataclass(order=True)
+@dataclass(frozen=True, eq=False)
 class Answer:
-    """Due at a moment of the monotonic clock."""
+    """There from a moment of the monotonic clock on."""
 
     due: float
-    number: int
-    value: Any = field(compare=False)
-
-    def __hash__(self) -> int:
-        return self.number
+    value: Any
 
 
 class Remote(NamedTuple):
     """A method as Ray's handles have them."""
 
-    remote: Callable[..., Answer]
+    remote: Callable[..., Answer | None]
 
 
 class StandIn(Cluster):
@@ -51,9 +46,7 @@ class StandIn(Cluster):
         self._rng = random.Random(0)
         self.jobs: list[tuple[float, float]] = []
         """When each began, and when it ended or will."""
-        self._numbers = itertools.count()
-        self._coming: list[Answer] = []
-        self._there: dict[int, Answer] = {}
+        self._live: dict[str, SleepingSlot] = {}
 
     def nodes(self) -> dict[str, NodeFacts]:
         return {NODE: NodeFacts("stand-in", self._slots, 0, None)}
@@ -74,34 +67,27 @@ class StandIn(Cluster):
         return []
 
     def live_slots(self) -> dict[str, Any]:
-        return {}
+        return dict(self._live)
 
     def create(self, name: str, making: Making, with_gpus: bool) -> "SleepingSlot":
-        return SleepingSlot(self)
+        self._live[name] = SleepingSlot(self)
+        return self._live[name]
 
     def warden(self, node: str) -> "SleepingWarden":
-        return SleepingWarden(self)
+        return SleepingWarden()
 
     def kill(self, handle: Any) -> None:
-        """Nobody asks for its answers any more."""
+        self._live = {name: slot for name, slot in self._live.items() if slot is not handle}
 
     def ready(self, asked: Iterable[Answer], seconds: float) -> list[Answer]:
-        wanted = {answer.number for answer in asked}
-        found = self._due(wanted)
-        if not found and seconds:
-            left = self._coming[0].due - time.monotonic() if self._coming else seconds
-            time.sleep(min(seconds, max(0.0, left)) + min(MOST_MOMENT, MOMENT_EACH * len(wanted)))
-            found = self._due(wanted)
-        return found
+        pending = list(asked)
+        left = min((answer.due for answer in pending), default=math.inf) - time.monotonic()
+        if left > 0 and seconds:
+            time.sleep(min(seconds, left + min(MOST_MOMENT, MOMENT_EACH * len(pending))))
+        return [answer for answer in pending if answer.due <= time.monotonic()]
 
     def get(self, answer: Answer) -> Any:
         return answer.value
-
-    def answer(self, seconds: float, value: Any) -> Answer:
-        """What `value` is found under, that many seconds from now."""
-        made = Answer(time.monotonic() + seconds, next(self._numbers), value)
-        heapq.heappush(self._coming, made)
-        return made
 
     def begin(self) -> float:
         """A job begins; how long it takes, in seconds."""
@@ -114,52 +100,53 @@ class StandIn(Cluster):
         """Seconds that all slots together were at work between two moments."""
         return sum(max(0.0, min(end, until) - max(began, since)) for began, end in self.jobs)
 
-    def _due(self, wanted: set[int]) -> list[Answer]:
-        now = time.monotonic()
-        while self._coming and self._coming[0].due <= now:
-            answer = heapq.heappop(self._coming)
-            self._there[answer.number] = answer
-        return [self._there.pop(number) for number in list(self._there) if number in wanted]
-
 
 class SleepingSlot:
     """A slot that tells what its job has to tell when it is time."""
 
     def __init__(self, cluster: StandIn) -> None:
         self._cluster = cluster
-        self._reports: list[list[Record]] = []
-        self._told = 0
-        self._seconds = self._began = 0.0
+        self._work: Work | None = None
+        self._moments: list[tuple[float, Record]] = []
         self.where = Remote(self._where)
         self.start = Remote(self._start)
         self.events = Remote(self._events)
+        self.stop = Remote(self._stop)
 
     def _where(self) -> Answer:
-        return self._cluster.answer(0.0, Place(f"stand-in/{NODE}", 0, (), __version__, NUMERICS))
+        return Answer(0.0, Place(f"stand-in/{NODE}", 0, (), __version__, NUMERICS))
 
     def _start(self, work: Work, wait: float) -> Answer:
-        self._reports, self._told = reports_of(work), 0
-        self._seconds, self._began = self._cluster.begin(), time.monotonic()
-        return self._next(0)
+        if self._work is None or self._work.attempt_id != work.attempt_id:
+            self._work = work
+            reports, begun, seconds = reports_of(work), time.monotonic(), self._cluster.begin()
+            each = seconds / (len(reports) - 1)
+            self._moments = [
+                (begun + n * each, record) for n, report in enumerate(reports) for record in report
+            ]
+        return self._events(work.attempt_id, -1, wait)
 
     def _events(self, attempt_id: int, after: int, wait: float) -> Answer:
-        return self._next(after + 1)
+        """The records behind number `after`: those of now, or of the next moment that has any."""
+        first = after + 1
+        due = max(time.monotonic(), self._moments[first][0])
+        return Answer(due, (first, [record for at, record in self._moments[first:] if at <= due]))
 
-    def _next(self, first: int) -> Answer:
-        """The reports that are due together, when the first of them is."""
-        begun = self._told
-        self._told = len(self._reports) if self._seconds == 0 else begun + 1
-        records = [record for report in self._reports[begun : self._told] for record in report]
-        due = self._began + self._seconds * begun / (len(self._reports) - 1)
-        return self._cluster.answer(due - time.monotonic(), (first, records))
+    def _stop(self, attempt_id: int, cause: str) -> None:
+        """The job tells what is due next, and ends."""
+        now = time.monotonic()
+        due = min((at for at, _ in self._moments if at > now), default=now)
+        self._moments = [(at, record) for at, record in self._moments if at <= due]
+        if self._moments[-1][1]["kind"] != "ended":
+            last: Record = {"kind": "ended", "cause": cause, "message": None, "reusable": False}
+            self._moments.append((due, last))
 
 
 class SleepingWarden:
     """Finds nothing amiss."""
 
-    def __init__(self, cluster: StandIn) -> None:
-        self._cluster = cluster
+    def __init__(self) -> None:
         self.report = Remote(self._report)
 
     def _report(self, pids: list[int], marks: list[str]) -> Answer:
-        return self._cluster.answer(0.0, Report("stand-in", __version__, NUMERICS, (), {}, ()))
+        return Answer(0.0, Report("stand-in", __version__, NUMERICS, (), {}, ()))

@@ -12,6 +12,7 @@ from headcount.orchestrator.bench.trivial import REPORTS
 def main(jobs: int, slots: int, folder: str) -> None:
     os.environ |= {
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",  # or it would leave a token in the user's folder
         "RAY_AIR_NEW_OUTPUT": "0",
         "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # only one of them keeps reports
         "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
