@@ -90,9 +90,9 @@ def fill(store: Store, size: Size) -> None:
 
 
 def analyze(store: Store) -> None:
-    """What a store in use has: the planner's statistics."""
+    """What autovacuum sees to in a store in use: the planner's statistics, and which pages all can see."""
     with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text("ANALYZE"))
+        connection.execute(text("VACUUM ANALYZE"))
 
 
 def _sweep(session: Session, size: Size, rates: list[float]) -> Sweep:
