@@ -38,8 +38,8 @@ class TwoPhase:
     ) -> None:
         """folded: [N, d] float32, query · key weight · logit scale of each site; like: a source [..., d].
 
-        delta: for the delta form, whose sites are read with `read_gated`, a source being due only every
-        `block_size` sites.
+        delta: for the delta form; its sites are read with `read_gated`, and a source is written before the
+        first of each `block_size` of them only.
         """
         self.forward = Forward(folded.detach(), like, heads, eps, launch, delta)
         # the graph knows the buffers but not this object, which knows the graph: no cycle keeps either alive
