@@ -40,7 +40,7 @@ COMMANDS = {
     "train": "headcount.sweeps.commands",
     "studies": "headcount.sweeps.commands",
     "data": "headcount.orchestrator.data_commands",
-    "bench": "headcount.api.bench.commands",
+    "bench": "headcount.dashboard.bench.commands",
 }
 """The module of each command, imported only when the command is used: `headcount status` loads no torch."""
 

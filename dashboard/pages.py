@@ -23,7 +23,7 @@ from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.shared import complete, page
 from headcount.dashboard.static_files import Static
 from headcount.dashboard.sweep_list import Lines, asked
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.sweep_page import choice_of, sweep_page, table_of
 from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
@@ -50,10 +50,11 @@ async def get_sweep_page(request: Request, sweep: str) -> Response:
     """One sweep. An address that leaves part of the view open leads to the complete one."""
 
     def make(session: Session) -> str:
+        query = dict(request.query_params)
+        table = table_of(session, sweep, query)
+        complete(request, choice_of(table, query).query())
         read = open_artifacts(request.app.state.settings).read
-        made = sweep_page(session, sweep, dict(request.query_params), read=read)
-        complete(request, made.choice.query())
-        return sweep_html(made)
+        return sweep_html(sweep_page(session, sweep, query, read=read, table=table))
 
     return await page(request, of_sweep(sweep), make)
 

@@ -87,14 +87,16 @@ def sweep_page(
     *,
     whole: bool = False,
     read: Callable[[str], bytes | None] = nothing_kept,
+    table: AblationTable | None = None,
 ) -> SweepPage:
     """The page of a sweep: the tab that the query chooses, or with every measure and table where `whole`.
 
-    `read` opens an artifact by its key: some figures are of what ended jobs left there. Raises
-    `NotFoundError`, and `QueryError` for a query that this sweep does not know.
+    `read` opens an artifact by its key: some figures are of what ended jobs left there. `table` is that of
+    `table_of`, where it was read already. Raises `NotFoundError`, and `QueryError` for a query that this
+    sweep does not know.
     """
-    with_reference = query.get("reference") == "paper"
-    sweep, table = sweep_view(session, name), ablation_table(session, name, with_reference=with_reference)
+    sweep = sweep_view(session, name)
+    table = table or table_of(session, name, query)
     statistics = paired_statistics(table)
     tab = tab_of(table, query)
     curve = _curve(table, tab)
@@ -128,6 +130,16 @@ def sweep_page(
     )
 
 
+def table_of(session: Session, name: str, query: Mapping[str, str]) -> AblationTable:
+    """The table that the page of this query shows. Raises `NotFoundError`."""
+    return ablation_table(session, name, with_reference=query.get("reference") == "paper")
+
+
+def choice_of(table: AblationTable, query: Mapping[str, str]) -> Choice:
+    """What a query chooses of a table's page, completed. Raises `QueryError`."""
+    return choose(table, _curve(table, tab_of(table, query)), query)
+
+
 def _curve(table: AblationTable, tab: str) -> HeadCurve | None:
     return head_curve(table, RATE if tab == "rates" else None) if table.axes else None
 
@@ -136,6 +148,9 @@ def _tab_links(table: AblationTable, choice: Choice) -> Iterator[TabLink]:
     kept = {f.axis: f.chosen for f in choice.filters}
     if choice.option("y") in MEASURES:
         kept["y"] = choice.measure
+    curves = {
+        is_rates: _curve(table, "rates" if is_rates else "") for is_rates in (False, RATE in table.axes)
+    }
     for tab in tabs_of(table):
         if tab == choice.tab:
             query = choice.query()
@@ -143,7 +158,7 @@ def _tab_links(table: AblationTable, choice: Choice) -> Iterator[TabLink]:
             known = kept if tab in FILTERED_TABS else {}
             if tab not in MEASURED_TABS:
                 known = {name: value for name, value in known.items() if name != "y"}
-            query = choose(table, _curve(table, tab), {"tab": tab} | known).query()
+            query = choose(table, curves[tab == "rates"], {"tab": tab} | known).query()
         yield TabLink(tab, TABS[tab], query)
 
 

@@ -42,3 +42,5 @@ def running(url: str, home: Path, workers: int) -> Iterator[Running]:
     finally:
         process.terminate()
         process.wait()
+        if process.stdout is not None:
+            process.stdout.close()

@@ -1,7 +1,7 @@
 """The slots over time: what each worked on, and where it stood idle."""
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -12,6 +12,8 @@ from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.table import FigureTable
 
 MOST_SLOTS = 40
+PIXELS = 800
+"""That the whole time is wide, about."""
 SHORT_GAP = 1.0
 """Seconds between two attempts that are no idleness: the slot is told its next job."""
 
@@ -73,7 +75,7 @@ def timeline_data(timeline: Timeline, names: Mapping[int, str]) -> TimelineData:
     bars, slots = [], []
     for index, ((node, slot), spans) in enumerate(list(by_slot.items())[:MOST_SLOTS]):
         slot_bars = [_bar(index, span, begun, timeline.heard, names) for span in spans]
-        bars += slot_bars
+        bars += _visible(slot_bars, (timeline.heard or begun) - begun)
         slots.append(_use(f"{node} · {slot}" if node else slot, slot_bars))
     return TimelineData(begun, bars, slots, len(by_slot))
 
@@ -90,6 +92,22 @@ def _bar(slot: int, span: Span, begun: datetime, heard: datetime | None, names: 
     what = "a job of another sweep" if span.cell is None else f"{names[span.cell]}, seed {span.seed}"
     cause = (span.cause or "running").replace("_", " ")
     return Bar(slot, start, stop, look, f"{what}: {cause}, {duration(stop - start)}")
+
+
+def _visible(bars: list[Bar], whole: timedelta) -> list[Bar]:
+    """Bars that would lie within one pixel of each other as one, so that thousands stay light."""
+    pixel = whole.total_seconds() / PIXELS
+    drawn: list[Bar] = []
+    counts: list[int] = []
+    for bar in bars:
+        last = drawn[-1] if drawn else None
+        if last and last.look == bar.look and bar.end - last.start <= pixel:
+            counts[-1] += 1
+            drawn[-1] = last._replace(end=max(last.end, bar.end), words=f"{counts[-1]} attempts: {bar.look}")
+        else:
+            drawn.append(bar)
+            counts.append(1)
+    return drawn
 
 
 def _use(name: str, bars: list[Bar]) -> SlotUse:

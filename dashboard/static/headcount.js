@@ -172,8 +172,9 @@ function morph(old, fresh) {
 let etag = null;
 
 async function refresh() {
-  const response = await fetch(location.href, { headers: etag ? { "If-None-Match": etag } : {}, cache: "no-store" });
-  if (response.status === 304 || !response.ok) return;
+  const address = location.href;
+  const response = await fetch(address, { headers: etag ? { "If-None-Match": etag } : {}, cache: "no-store" });
+  if (response.status === 304 || !response.ok || address !== location.href) return;
   etag = response.headers.get("ETag");
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const before = new Map(plots().map((plot) => [plot.id, document.getElementById(plot.dataset.figure).textContent]));
@@ -184,6 +185,30 @@ async function refresh() {
   const changed = plots().filter((plot) => before.get(plot.id) !== document.getElementById(plot.dataset.figure).textContent);
   await drawAll(changed);
   document.body.dataset.refreshed = String(Number(document.body.dataset.refreshed ?? 0) + 1);
+}
+
+// ---- another view of the same page: its content is fetched and put in place; the stream and scripts stay
+
+async function show(address, isNew) {
+  const response = await fetch(address);
+  if (!response.ok) return location.assign(address); // the error is a page of its own
+  const page = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (isNew) history.pushState(null, "", response.url);
+  const main = document.querySelector("main");
+  const focused = main.contains(document.activeElement) ? document.activeElement : null;
+  plots().forEach((plot) => plot.data && Plotly.purge(plot));
+  main.replaceChildren(...page.querySelector("main").childNodes);
+  etag = response.headers.get("ETag");
+  if (focused?.name) main.querySelector(`[name="${focused.name}"]`)?.focus();
+  else if (focused?.closest(".tabs")) main.querySelector(".tabs [aria-current]").focus();
+  else if (focused?.closest(".choice")) main.querySelector(".choice [aria-current]").focus();
+  showTimes();
+  await drawAll();
+  dispatchEvent(new Event("headcount:shown"));
+}
+
+function isPlain(event) {
+  return event.button === 0 && !(event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
 }
 
 const live = { source: null, timer: null, poll: null, paused: stored("sessionStorage", "headcount.paused") === "yes" };
@@ -271,4 +296,18 @@ document.addEventListener("click", (event) => {
 document.addEventListener("change", (event) => {
   if (event.target.matches(".filters select")) event.target.form.requestSubmit();
 });
+if (document.querySelector(".tabs")) {
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest(".tabs a, .filters .choice a");
+    if (!link || !isPlain(event)) return;
+    event.preventDefault();
+    show(link.href, true);
+  });
+  document.addEventListener("submit", (event) => {
+    if (!event.target.matches(".filters")) return;
+    event.preventDefault();
+    show(`?${new URLSearchParams(new FormData(event.target))}`, true);
+  });
+  addEventListener("popstate", () => show(location.href, false));
+}
 setUpLive();

@@ -64,6 +64,7 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
 
 def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, service: Service) -> None:
     page = open_page(service.url + SWEEP)
+    page.evaluate("window.notReloaded = true")
     page.get_by_role("link", name="Curves").click()
     page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=1e-3&smooth=0")
     page.get_by_label("KV heads").select_option("2")
@@ -73,7 +74,9 @@ def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, se
     assert page.get_by_role("heading", name="Validation loss by step").is_visible()
     page.go_back()
     page.wait_for_url("**?tab=curves&y=delta&model.kv_heads=2&train.peak_lr=1e-3&smooth=0")
-    assert page.locator(".tabs [aria-current]").inner_text() == "Curves"
+    expect(page.locator(".tabs [aria-current]")).to_have_text("Curves")
+    expect(page.get_by_role("heading", name="Delta to the control by step")).to_be_visible()
+    assert page.evaluate("window.notReloaded")
 
 
 def test_the_skip_link_leads_to_the_content(open_page: OpenPage, service: Service) -> None:

@@ -3,6 +3,7 @@
 import html
 import re
 
+import plotly.graph_objects as go
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
@@ -14,7 +15,7 @@ from headcount.dashboard import text
 from headcount.dashboard.figures import speed
 from headcount.dashboard.report import report
 from headcount.dashboard.sweep_page import SweepPage, sweep_page
-from headcount.dashboard.tabs import curves
+from headcount.dashboard.tabs import FIGURES, curves
 
 
 def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
@@ -128,6 +129,13 @@ def test_an_address_keeps_its_tab(client: TestClient) -> None:
     assert moved.headers["location"] == "?tab=curves&y=delta&model.kv_heads=4&train.peak_lr=5e-4&smooth=0"
     assert client.get("/sweeps/in-flight?tab=jobs").status_code == 200
     assert client.get("/sweeps/in-flight?tab=jobs&y=loss").status_code == 422
+
+
+@pytest.mark.parametrize("tab", FIGURES)
+def test_every_figure_is_one_of_plotlys(session: Session, tab: str) -> None:
+    """The layouts are written as plain values: plotly in Python, which knows every attribute, takes them."""
+    for figure in sweep_page(session, "in-flight", {"tab": tab}, whole=True).figures:
+        go.Figure(figure.drawn)
 
 
 def test_the_report_has_the_figures_of_every_tab(session: Session) -> None:

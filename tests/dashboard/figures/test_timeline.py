@@ -79,6 +79,18 @@ def test_many_slots_are_capped_and_counted(session: Session, monkeypatch: pytest
     assert (len(data.slots), data.all_slots, {bar.slot for bar in data.bars}) == (1, 2, {0})
 
 
+def test_attempts_within_a_pixel_are_one_bar() -> None:
+    """Of 800 seconds a pixel is one: three attempts of 0.3 s each are seen as one, and counted."""
+    spans = [span("a", 0.3 * i, 0.3 * i + 0.3) for i in range(4)] + [span("a", 10, 800)]
+    data = timeline_data(Timeline(tuple(spans), BEGUN + timedelta(seconds=800)), {1: "H 8"})
+    assert [bar.words for bar in data.bars] == [
+        "3 attempts: finished",
+        "H 8, seed 0: finished, 0.3 s",
+        "H 8, seed 0: finished, 13 min 10 s",
+    ]
+    assert data.slots[0].attempts == 5
+
+
 def test_before_the_first_attempt_it_says_so() -> None:
     nothing = timeline_data(Timeline((), None), {})
     assert figure.timeline_summary(nothing) == "Slots over time. No job has begun yet."
