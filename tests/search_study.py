@@ -25,10 +25,11 @@ Loss = Callable[[Mapping[str, Any], int], float]
 class Study:
     """A sweep in a store, taken to its end by steps of a scheduler that may be replaced at any of them."""
 
-    def __init__(self, store: Store, text: str) -> None:
+    def __init__(self, store: Store, text: str, begun: bool = False) -> None:
         self.store, self.text = store, text
         self.name = parse_spec(text, "tiny.yaml").name
-        self.begin()
+        if not begun:
+            self.begin()
 
     def begin(self) -> None:
         """Submit the file."""

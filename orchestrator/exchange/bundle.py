@@ -35,8 +35,14 @@ FORMAT = 1
 
 MANIFEST, YAML = "manifest.json", "sweep.yaml"
 
-TABLES = ("dataset", "sweep", "cell", "job", "sweep_job", "attempt", "evaluation", "progress", "measurement")
+TABLES = (
+    *("dataset", "sweep", "cell", "job", "sweep_job", "trial"),
+    *("attempt", "evaluation", "progress", "measurement"),
+)
 """In an order in which they can be stored."""
+
+LATER = frozenset({"trial"})
+"""Tables that bundles of an earlier Headcount do not have."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,8 @@ class Bundle:
 
     def rows(self, table: str) -> Iterator[Row]:
         """The rows of a table, in the order of its key. Raises `UserError` for what is no row of it."""
+        if table in LATER and table not in self._rows:
+            return
         count = 0
         with open(_member(self._folder, table), encoding="utf-8") as lines:
             for count, line in enumerate(lines, 1):
@@ -187,7 +195,8 @@ def _checked_manifest(file: Path, folder: Path) -> dict[str, Any]:
             f"{file} was written by a newer Headcount (format {form}, schema {schema}; this one reads "
             f"{FORMAT} and {HEAD}); upgrade this one"
         )
-    for member in (YAML, *(f"{table}.jsonl" for table in TABLES)):
+    had = [table for table in TABLES if table not in LATER or table in rows]
+    for member in (YAML, *(f"{table}.jsonl" for table in had)):
         if member not in hashes or member.removesuffix(".jsonl") not in {*rows, YAML}:
             raise UserError(f"{file}: its manifest does not state {member}")
         if not (folder / member).exists() or _sha256(folder / member) != hashes[member]:

@@ -182,6 +182,8 @@ def _renumbered(bundle: Bundle, name: str, taken: set[str], attempts: dict[int, 
 def _add_sweep(session: Session, bundle: Bundle, name: str, unsettled: set[str]) -> int:
     tables = Base.metadata.tables
     [row] = bundle.rows("sweep")
+    if row.get("growth") in ("growing", "held"):
+        row |= {"growth": "cancelled"}  # nothing of it is trained here unasked
     sweep_id = _insert_one(session, tables["sweep"], row | {"name": name})
     cells: dict[int, int] = {}
     rows = list(bundle.rows("cell"))
@@ -200,6 +202,11 @@ def _add_sweep(session: Session, bundle: Bundle, name: str, unsettled: set[str])
         for wish in bundle.rows("sweep_job")
     )
     insert_rows(session, tables["sweep_job"], wishes)
+    trials = (
+        trial | {"sweep_id": sweep_id, "cell_id": cells.get(trial["cell_id"])}
+        for trial in bundle.rows("trial")
+    )
+    insert_rows(session, tables["trial"], trials)
     return sweep_id
 
 

@@ -13,6 +13,8 @@ from plans import end, start_next
 from search_study import Study
 from sqlalchemy import select
 
+from headcount.orchestrator.exchange.bundle import write_bundle
+from headcount.orchestrator.exchange.importing import import_bundle
 from headcount.orchestrator.overview import job_lines, sweep_state
 from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.store import Store, open_store, withdraw
@@ -231,3 +233,21 @@ def test_a_missing_optuna_stops_the_search_alone_with_what_to_do(
     assert study.sweep.growth_note == note
     with sqlite.read() as session:
         assert list(growth_words(session, study.sweep))[-1] == f"Nothing more is added: {note}"
+
+
+def test_a_search_goes_on_in_another_store_from_its_bundle(sqlite: Store, tmp_path: Path) -> None:
+    study = Study(sqlite, SEARCH)
+    study.run(bowl, most=14)
+    with sqlite.read() as session:
+        write_bundle(session, "tiny", tmp_path / "tiny.tar.gz")
+    with closing(open_store(f"sqlite:///{tmp_path / 'other.db'}")) as store:
+        import_bundle(store, tmp_path / "tiny.tar.gz")
+        other = Study(store, SEARCH, begun=True)
+        assert other.sweep.growth == "cancelled"
+        assert [trial.settings for trial in other.trials] == [trial.settings for trial in study.trials]
+        other.begin()
+        other.run(bowl)
+        study.run(bowl)
+        assert [(trial.settings, trial.value) for trial in other.trials] == [
+            (trial.settings, trial.value) for trial in study.trials
+        ]
