@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from headcount.orchestrator.placement import Device
+from headcount.orchestrator.placement import PROCESSORS, Device
 from headcount.orchestrator.turns import Turn
 
 GiB = 2**30
@@ -36,6 +36,8 @@ def share_on(turn: Turn, device: Device, peaks: Mapping[str, float]) -> float:
     A share that does not go into 1 is rounded up to the next that does: 0.3 is a third.
     """
     need = turn.need
+    if need.alone:
+        return device.room if device.index == PROCESSORS else 1.0
     if need.share is not None:
         return 1.0 / int(1.0 / need.share + 1e-9)
     return 1.0 / jobs_on_a_card(peaks.get(need.kind), device.memory)

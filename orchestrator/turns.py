@@ -22,6 +22,8 @@ class Need:
     """The kind of card; none for any."""
     kind: str = ""
     """Jobs of one kind take the same memory."""
+    alone: bool = False
+    """Its node ran out of memory before: on a card of its own, or on all processors of a node."""
 
 
 @dataclass(frozen=True, order=True)
@@ -53,6 +55,13 @@ class Lane:
         if place == len(self.jobs) or self.jobs[place] != job:
             insort(self.jobs, job)
         self.first = min(self.first, place)
+
+    def drop(self, job: Waiting) -> None:
+        """Take a job out, which waits in another lane now."""
+        place = bisect_left(self.jobs, job)
+        if place < len(self.jobs) and self.jobs[place] == job:
+            del self.jobs[place]
+            self.first -= place < self.first
 
     def skip_gone(self, waiting: Container[str]) -> bool:
         """Forget those at the front that have left the queue; whether any is left."""

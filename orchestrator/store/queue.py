@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import bindparam, func, literal, or_, select
+from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.limits import allowances, flops_left
@@ -24,6 +24,8 @@ class Queue:
         """`by_memory` tells jobs of different memory apart, for cards that several may share."""
         self._by_memory = by_memory
         self._lanes: dict[tuple[Any, ...], Lane] = {}
+        self._lane_of: dict[tuple[int, str], tuple[Any, ...]] = {}
+        """By sweep and job."""
         self._waiting: set[str] = set()
         self._wanted_by: dict[str, list[int]] = {}
         self._kinds: dict[str, str] = {}
@@ -78,6 +80,7 @@ class Queue:
 
     def _read_all(self, session: Session) -> None:
         self._lanes.clear()
+        self._lane_of.clear()
         self._waiting.clear()
         self._wanted_by.clear()
         self._add(session, None)
@@ -90,6 +93,7 @@ class Queue:
         query = (
             select(
                 *(SweepJob.sweep_id, SweepJob.priority, SweepJob.position, Job.id, Job.micro_batch),
+                _ran_out_of_memory(),
                 flops_left() if limited else literal(0.0),
             )
             .join(Job, Job.id == SweepJob.job_id)
@@ -100,7 +104,7 @@ class Queue:
         found = session.execute(query.order_by(SweepJob.position)).all()
         self._learn_kinds(session, {row[3] for row in found if sweeps[row[0]].gpu_share is None})
         wanted: dict[str, list[int]] = defaultdict(list)
-        for sweep_id, priority, position, job_id, micro_batch, flops in found:
+        for sweep_id, priority, position, job_id, micro_batch, alone, flops in found:
             sweep = sweeps[sweep_id]
             need = Need(
                 sweep.gpus_per_job,
@@ -109,11 +113,14 @@ class Queue:
                 else sweep.gpu_share,
                 sweep.accelerator if self._by_memory else None,
                 self._kinds.get(job_id, ""),
+                alone,
             )
-            lane = self._lanes.setdefault(
-                (sweep_id, priority, need), Lane(sweep_id, sweep.owner, priority, need)
-            )
-            lane.add(Waiting(position, job_id, flops))
+            key = sweep_id, priority, need
+            job = Waiting(position, job_id, flops)
+            if (before := self._lane_of.get((sweep_id, job_id), key)) != key:
+                self._lanes[before].drop(job)
+            self._lane_of[sweep_id, job_id] = key
+            self._lanes.setdefault(key, Lane(sweep_id, sweep.owner, priority, need)).add(job)
             wanted[job_id].append(sweep_id)
         self._waiting |= wanted.keys()
         self._wanted_by.update({job_id: ids for job_id, ids in wanted.items() if len(ids) > 1})
@@ -124,6 +131,13 @@ class Queue:
         queued = select(Job.id, Job.config).where(Job.state == "queued")
         for job_id, config in session.execute(queued):
             self._kinds[job_id] = memory_kind(config)
+
+
+def _ran_out_of_memory() -> ColumnElement[bool]:
+    """Whether a job's node ran out of memory before, since it was wished for last."""
+    return exists().where(
+        Attempt.job_id == Job.id, Attempt.number > Job.forgiven_attempts, Attempt.cause == "host_memory"
+    )
 
 
 _EVENT: Any = Event.__table__

@@ -157,3 +157,14 @@ def test_only_what_is_beyond_the_declared_maximum_is_refused() -> None:
     assert beyond_maximum(turn, {"GPU": 8.0}, with_gpus=True) is None
     words = beyond_maximum(turn, {"GPU": 4.0}, with_gpus=True)
     assert words == "it needs 8 GPUs and the cluster has at most 4"
+
+
+def test_a_job_that_is_to_be_alone_waits_for_a_whole_node_or_card() -> None:
+    alone = Need(alone=True)
+    node = [Device("a", PROCESSORS, 2.0)]
+    busy = [Held("s", (("a", PROCESSORS),), 1.0)]
+    waits = put(jobs(alone, 1), node, busy)
+    assert (names(waits.wait), waits.make) == (["j0"], [])
+    [made] = put(jobs(alone, 1), node).make
+    assert made.share == 2.0
+    assert share_on(jobs(Need(share=0.25, alone=True), 1)[0], Device("a", 0, memory=80 * GiB), {}) == 1.0

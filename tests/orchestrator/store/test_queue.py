@@ -154,3 +154,26 @@ def test_a_job_on_several_cards_has_them_to_itself(store: Store) -> None:
     with store.read() as session:
         queue.read(session)
         assert {(turn.need.gpus, turn.need.share) for turn in queue.turns(session)} == {(2, 1.0)}
+
+
+def test_a_job_whose_node_ran_out_of_memory_is_tried_alone(store: Store) -> None:
+    submit_text(store)
+    queue = Queue()
+    with store.write() as session:
+        queue.read(session)
+        first = start_next(session)  # still at the front of its lane for this queue
+        work = start_next(session)
+        queue.took(work.job_id)
+        end(session, work, "host_memory", "killed under memory pressure")
+        end(session, first, "slot_lost")
+        queue.read(session)
+        turns = list(queue.turns(session))
+        assert [turn.job_id for turn in turns if turn.need.alone] == [work.job_id]
+        assert sorted(turn.job_id for turn in turns) == sorted(job.id for job in make_plan().jobs)
+        again = dispatch(session, 1, work.job_id, "slot-1", "node")
+        assert again is not None
+        end(session, again, "user_error", "no such file")
+    submit_text(store)  # asked for again: as if for the first time
+    with store.read() as session:
+        queue.read(session)
+        assert not [turn for turn in queue.turns(session) if turn.need.alone]
