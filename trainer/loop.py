@@ -24,7 +24,7 @@ from headcount.trainer.device import (
 )
 from headcount.trainer.divergence import DivergenceWatch
 from headcount.trainer.evaluation import mean_loss, routing, window_losses
-from headcount.trainer.events import Evaluation, Event, Progress, Result, Started
+from headcount.trainer.events import Checkpoint, Evaluation, Event, Progress, Result, Started
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.fitting import check_fit
@@ -73,7 +73,11 @@ def train(
         while not attempt.ended:
             with exact_mode(execution):
                 events = attempt.advance(stop)
-            yield from events
+            for event in events:
+                began = time.perf_counter()
+                yield event
+                if isinstance(event, Checkpoint):  # the listener may have sent it elsewhere
+                    attempt.save_seconds += time.perf_counter() - began
     finally:
         attempt.close()
 
@@ -234,7 +238,7 @@ class _Attempt:
         return self.average.in_place() if self.average else nullcontext()
 
     def _save_interval(self) -> float:
-        """Seconds between checkpoints: as stated, or more where writing takes over a fiftieth of them."""
+        """Seconds between checkpoints: as stated, or more where keeping one takes over a fiftieth of them."""
         stated = self.execution.checkpoint_seconds
         return max(stated, 50 * self.save_seconds) if stated else 0
 

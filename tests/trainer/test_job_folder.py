@@ -1,5 +1,6 @@
 import json
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_two_checkpoints_are_kept_until_the_end(small_job: Job, small_data: Data
     told = [event.step for event in stopped if isinstance(event, Checkpoint)]
     assert told == [1, 2, 3, 4, 5, 6, 7]
     assert names(tmp_path) == {f"checkpoints/step-{n:08}.{kind}" for n in (6, 7) for kind in ("pt", "json")}
+
+
+def test_checkpoints_that_a_listener_sends_elsewhere_slowly_are_fewer(
+    small_job: Job, small_data: Dataset, tmp_path: Path
+) -> None:
+    steps = []
+    often = Execution(checkpoint_seconds=1e-6)
+    for event in train(small_job(train__steps=150), small_data, folder=tmp_path, execution=often):
+        if isinstance(event, Checkpoint):
+            steps.append(event.step)
+            time.sleep(0.4)  # fifty times as long is more than the job takes
+    assert steps == [1, 150]
 
 
 def test_a_diverged_job_keeps_its_losses_and_tells_its_end_again(
