@@ -70,11 +70,12 @@ def render_plan(plan: Plan, console: Console, history: History | None = None) ->
         console.print(f"Text {name}: {tokens} training tokens, fingerprint {text.fingerprint[:12]}")
     controls = sum(cell.is_control for cell in plan.cells)
     seeds = len(plan.spec.seeds)
-    console.print(
-        f"{counted(len(plan.cells) - controls, 'treatment')} and {counted(controls, 'control')} "
-        f"at {counted(seeds, 'seed')}: [bold]{counted(len(plan.jobs), 'job')}[/], "
-        f"{amount(cost.tokens)} tokens, {amount(cost.flops, 'G')} FLOP in all"
-    )
+    if plan.cells:
+        console.print(
+            f"{counted(len(plan.cells) - controls, 'treatment')} and {counted(controls, 'control')} "
+            f"at {counted(seeds, 'seed')}: [bold]{counted(len(plan.jobs), 'job')}[/], "
+            f"{amount(cost.tokens)} tokens, {amount(cost.flops, 'G')} FLOP in all"
+        )
     for line in _to_come(plan, cost):
         console.print(line, highlight=False, markup=False)
     if cost.half_width is not None and controls and controls < len(plan.cells):

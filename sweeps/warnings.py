@@ -22,7 +22,8 @@ def plan_warnings(plan: Plan, configs: list[JobConfig], results: Mapping[str, fl
     if len(spec.seeds) == 1:
         yield "one seed: a delta has no interval and no p-value; two or more seeds give them"
     yield from _rates(plan, results)
-    if len(spec.axes.get("model.routing_heads", ())) > 2 and spec.analysis is None:
+    several_heads = len(spec.axes.get("model.routing_heads", ())) > 2
+    if several_heads and spec.analysis is None and spec.search is None:
         yield (
             "no analysis: ends and middle of model.routing_heads are not fixed beforehand, so this sweep's "
             "own seeds cannot support a U"

@@ -5,6 +5,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from headcount.__main__ import cli
+from headcount.sweeps.adaptive import Search
 from headcount.sweeps.sections import READERS
 
 ROOT = Path(__file__).parents[2]
@@ -82,6 +84,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
 def test_every_key_of_the_sweep_file_has_its_row() -> None:
     text = (DOCS / "sweep_file.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == list(READERS)
+    of_a_search = [field.name for field in fields(Search)]
+    assert re.findall(r"^\| `search\.(\w+)` \|", text, re.MULTILINE) == of_a_search
 
 
 def commands() -> list[tuple[str, str]]:

@@ -55,6 +55,13 @@ def test_a_study_has_the_size_that_its_comment_says(
     assert len(result.jobs) == jobs
 
 
+def test_the_search_has_at_most_the_size_that_its_comment_says() -> None:
+    result = planned(next(path for path in STUDIES if path.stem == "rate_search"))
+    assert result.jobs == ()
+    assert result.to_come is not None
+    assert result.to_come.jobs == 54
+
+
 def test_the_command_lists_them_and_prints_the_file_of_one() -> None:
     listed = CliRunner().invoke(cli, ["studies"], catch_exceptions=False)
     assert [line.split()[0] for line in listed.output.splitlines()] == [
