@@ -82,7 +82,10 @@ class Artifacts:
         beside = file.with_name(f".{file.name}.{os.getpid()}")
         try:
             with self._failures():
-                self._fs.get_file(self._path(key), str(beside))
+                try:
+                    self._fs.get_file(self._path(key), str(beside))
+                except FileNotFoundError as error:
+                    raise ArtifactsUnavailable(f"{self.url}/{key} is gone") from error
             beside.replace(file)
         finally:
             beside.unlink(missing_ok=True)

@@ -36,7 +36,6 @@ class JobCopies:
     def __init__(self, folder: Path, key: str, artifacts: Artifacts, stop: Callable[[], bool]) -> None:
         """`folder` is the job's on this node, `key` what its files lie under; `stop` ends all waiting."""
         self._folder, self._key, self._artifacts, self._stop = folder, key, artifacts, stop
-        self._unsent = False
 
     def fetch(self) -> None:
         """Bring the newest whole checkpoint here, unless a newer one is; of an ended job every file.
@@ -67,19 +66,25 @@ class JobCopies:
                 yield event
 
     def end(self, output: Path, output_key: str) -> None:
-        """Send what the job has printed, and clear the node's disk of what lies at the address."""
+        """Send what the job has printed; clear the node's disk unless its newest checkpoint is only here."""
         try:
             self._artifacts.upload(output, output_key)
+            there = self._artifacts.files(f"{self._key}/checkpoints")
         except ArtifactsUnavailable as error:
             log.warning("%s", error)
             return
-        if not self._unsent:
+        newest = self._newest_here()
+        if not newest or f"{self._key}/checkpoints/{newest}" in there:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _newest_here(self) -> str:
+        """The name of the newest checkpoint's statement on this node; empty where there is none."""
+        return max((file.name for file in self._folder.glob("checkpoints/step-*.json")), default="")
 
     def _fetch(self) -> None:
         self._artifacts.check()
         there = self._artifacts.files(self._key)
-        here = max((file.name for file in self._folder.glob("checkpoints/step-*.json")), default="")
+        here = self._newest_here()
         for statement in _statements(there):
             if Path(statement).name <= here or self._fetch_checkpoint(statement, there):
                 return
@@ -110,9 +115,7 @@ class JobCopies:
             self._send_checkpoint(event)
         except ArtifactsUnavailable as error:
             log.warning("the checkpoint of step %d stays on this node: %s", event.step, error)
-            self._unsent = True
             return False
-        self._unsent = False
         return True
 
     def _send_all(self, events: Iterable[Event]) -> None:

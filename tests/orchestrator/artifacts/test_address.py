@@ -36,6 +36,8 @@ def test_files_go_there_and_come_back(bucket: Bucket, tmp_path: Path) -> None:
     artifacts.upload(tmp_path / "file", "deep/in/it")
     artifacts.download("deep/in/it", tmp_path / "other" / "file")
     assert (tmp_path / "other" / "file").read_bytes() == (tmp_path / "file").read_bytes()
+    with pytest.raises(ArtifactsUnavailable, match="deep/gone is gone"):
+        artifacts.download("deep/gone", tmp_path / "other" / "gone")
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["file"]
 
 

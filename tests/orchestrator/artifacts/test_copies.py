@@ -82,6 +82,20 @@ def test_an_address_that_fails_costs_the_checkpoint_and_not_the_training(
         mine.fetch()
 
 
+def test_the_disk_is_cleared_of_what_is_at_the_address_alone(tmp_path: Path, bucket: Bucket) -> None:
+    here = tmp_path / "jobs/ab/here"
+    mine = copies(here, bucket.url)
+    list(mine.sent([save(here, 1)]))
+    save(here, 2)
+    (here / "attempt-1.log").write_text("printed")
+    mine.end(here / "attempt-1.log", f"{KEY}/attempt-1.log")
+    assert newest(here)["step"] == 2
+    list(mine.sent([save(here, 3)]))
+    mine.end(here / "attempt-1.log", f"{KEY}/attempt-1.log")
+    assert not here.exists()
+    assert Artifacts(bucket.url).read(f"{KEY}/attempt-1.log") == b"printed"
+
+
 SENDER = """
 import sys
 from pathlib import Path
