@@ -1,5 +1,5 @@
-"""Called by mkdocs: adds the pages that are written from the code, and turns links to files that the site does
-not hold into their names.
+"""Called by mkdocs: adds the pages that are written from the code, and names files in place of linking to them
+where the site does not hold them.
 """
 
 import re
