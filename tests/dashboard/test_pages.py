@@ -295,7 +295,19 @@ def test_what_users_write_is_text_everywhere(hostile: TestClient) -> None:
     plan = page(hostile, f"{address[1]}?tab=plan")
     job = re.search(r'href="(/jobs/[0-9a-f]{64})"', plan)
     assert job
-    for html in (listing, sweep, plan, page(hostile, job[1])):
+    name = address[1].removeprefix("/sweeps/")
+    compared = hostile.get(f"/compare?sweep={name}", follow_redirects=True).text
+    cells = re.findall(r"cell=([0-9]+)", page(hostile, job[1]))
+    others = (
+        compared,
+        hostile.get("/compare?" + "&".join(f"cell={cell}" for cell in cells), follow_redirects=True).text,
+        hostile.get(f"/reference?sweep={name}", follow_redirects=True).text,
+        page(hostile, f"/submit?from={name}"),
+    )
+    missing = hostile.get(f"/compare?sweep={name}x", headers={"Accept": "text/html"}).text
+    assert "&lt;script&gt;alert(" in missing
+    assert "<script>alert" not in missing
+    for html in (listing, sweep, plan, page(hostile, job[1]), *others):
         assert "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;&#34; onload=&#34;x&#34;" in html
         assert "<script>alert" not in html
         assert ' onload="' not in html
