@@ -9,8 +9,8 @@ from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.table import FigureTable
 
-MOST_LABELS = 400
-"""Cells of the map up to which each has its number written on it."""
+MOST_LABELS = 16
+"""Sites up to which each has its number written on the map: more have no room for it."""
 
 
 class DepthLine(NamedTuple):
@@ -80,7 +80,7 @@ def sources_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
             colorbar={"thickness": 9, "outlinewidth": 0, "tickfont": {"color": theme.MUTED, "size": 11}},
         )
     ]
-    if sites * len(lines) <= MOST_LABELS:
+    if sites <= MOST_LABELS:
         cells = [
             (site, name, source)
             for name, line in zip(names, lines, strict=True)

@@ -163,7 +163,7 @@ def head_curve_table(data: HeadCurveData) -> FigureTable:
     ]
     labels = dict(zip(data.ticks, data.labels, strict=True))
     rows += [
-        [line.name, labels[at], write(value), text.NOTHING, text.NOTHING, text.NOTHING]
+        [f"paper: {data.lines[line.line].name}", labels[at], write(value), *[text.NOTHING] * 3]
         for line in data.published
         for at, value in zip(line.positions, line.values, strict=True)
     ]

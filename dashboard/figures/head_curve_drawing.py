@@ -23,7 +23,10 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
         traces += _line_traces(data, line, i, shift, step)
         if line.minimum:
             traces.append(_minimum_trace(line, line.minimum, theme.SERIES[i % len(theme.SERIES)]))
-    traces += [_published_trace(line) for line in data.published]
+    traces += [_published_trace(data, line) for line in data.published]
+    if data.published:
+        look = {"color": theme.MUTED, "width": 1.4, "dash": "dash"}
+        traces.append(_legend_entry(f"paper: {theme.plain(data.published[0].recipe)}", line=look))
     if any(line.minimum for line in data.lines):
         traces.append(_legend_entry("fitted minimum", marker=_MINIMUM | {"color": theme.MUTED}))
     if data.measure == "delta":
@@ -155,8 +158,10 @@ def _minimum_trace(line: HeadLine, minimum: Minimum, color: str) -> Any:
     )
 
 
-def _published_trace(line: PublishedLine) -> Any:
+def _published_trace(data: HeadCurveData, line: PublishedLine) -> Any:
     color = theme.SERIES[line.line % len(theme.SERIES)]
+    ours = data.lines[line.line].name
+    name = f"paper: {theme.plain(ours)}"
     moved = f"<br>moved by {text.signed(line.moved)}" if line.moved else ""
     return go.Scatter(
         x=line.positions,
@@ -165,9 +170,13 @@ def _published_trace(line: PublishedLine) -> Any:
         line={"color": color, "width": 1.4, "dash": "dash"},
         meta="published",
         marker={"size": 7, "color": color, "symbol": "x-thin-open", "line": {"width": 1.6}},
-        hovertext=[f"{theme.plain(line.name)}<br>{text.number(value)}{moved}" for value in line.values],
+        hovertext=[
+            f"{name}, {theme.plain(line.recipe)}<br>{text.number(value)}{moved}" for value in line.values
+        ],
         hoverinfo="text",
-        name=theme.plain(line.name),
+        legendgroup=ours,
+        showlegend=False,
+        name=name,
     )
 
 

@@ -69,7 +69,9 @@ def pair_steps_figure(lines: Sequence[StepLine], smooth: float) -> dict[str, Any
     return theme.figure(
         traces,
         xaxis=theme.axis("Update", tickformat=",", rangemode="tozero"),
-        yaxis=theme.axis("|Δ| of training losses, nats a token", type="log", tickformat=".2~g"),
+        yaxis=theme.axis(
+            "|Δ| of training losses, nats a token", type="log" if traces else None, tickformat=".2~g"
+        ),
         hovermode="closest",
         annotations=[] if traces else [theme.NO_RESULT],
     )

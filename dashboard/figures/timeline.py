@@ -12,6 +12,8 @@ from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.table import FigureTable
 
 MOST_SLOTS = 40
+FEW = 40
+"""Bars of a slot up to which a border of a whole pixel leaves something of them."""
 PIXELS = 800
 """That the whole time is wide, about."""
 SHORT_GAP = 1.0
@@ -140,6 +142,7 @@ def timeline_figure(data: TimelineData) -> dict[str, Any]:
     """The figure, drawn for the light page."""
     last = max((bar.end for bar in data.bars), default=0.0)
     unit, size = ("hours", 3600) if last > 7200 else ("minutes", 60) if last > 120 else ("seconds", 1)
+    border = 1 if len(data.bars) <= FEW * len(data.slots) else 0.3
     traces = []
     for look, color in LOOKS.items():
         bars = [bar for bar in data.bars if bar.look == look]
@@ -150,7 +153,7 @@ def timeline_figure(data: TimelineData) -> dict[str, Any]:
                     base=[bar.start / size for bar in bars],
                     y=[theme.plain(data.slots[bar.slot].name) for bar in bars],
                     orientation="h",
-                    marker={"color": color, "line": {"width": 1, "color": theme.SURFACE}},
+                    marker={"color": color, "line": {"width": border, "color": theme.SURFACE}},
                     hovertext=[theme.plain(bar.words) for bar in bars],
                     hoverinfo="text",
                     name=look,

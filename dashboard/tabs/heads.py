@@ -55,11 +55,10 @@ def _curve_figure(view: View, name: str) -> Figure:
 def _of_the_paper(data: curves.HeadCurveData) -> str:
     if not data.published:
         return "; nothing is published of two of these cells"
+    recipe = data.published[0].recipe
     if data.measure == "delta":
-        return "; dashed: published, to the paper's own baseline, with another recipe"
-    return (
-        "; dashed: published with another recipe, each moved by a constant to our line: compare shapes alone"
-    )
+        return f"; dashed: published at {recipe}, to the paper's own baseline"
+    return f"; dashed: published at {recipe}, each moved by a constant to our line: compare shapes alone"
 
 
 def _in_words(axis: str) -> str:

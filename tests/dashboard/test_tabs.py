@@ -31,6 +31,15 @@ def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
     assert shown == {key: (text.number(row.mean), str(row.n)) for key, row in rows.items()}
 
 
+def test_published_curves_are_drawn_where_they_are_asked_for(session: Session) -> None:
+    figure = sweep_page(session, "head-count", {"y": "loss", "reference": "paper"}).figures[0]
+    dashed = [t for t in figure.drawn["data"] if t.get("meta") == "published"]
+    assert [t["name"] for t in dashed] == [f"paper: KV\u00a0{kv}" for kv in (1, 2, 4)]
+    assert "dashed: published at 1b, FineWeb-Edu, 20000 steps, each moved by a constant" in figure.caption
+    plain = sweep_page(session, "head-count", {"y": "loss"}).figures[0]
+    assert not [t for t in plain.drawn["data"] if t.get("meta") == "published"]
+
+
 def test_a_sweep_of_one_rate_has_no_tab_of_rates(session: Session, client: TestClient) -> None:
     page = sweep_page(session, "head-count", {})
     assert [tab.label for tab in page.tabs] == [

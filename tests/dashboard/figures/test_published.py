@@ -32,7 +32,7 @@ def lines_of(*matches: PublishedMatch, measure: Any = "loss") -> list[Any]:
 
 def test_a_published_loss_is_moved_to_the_mean_of_our_line() -> None:
     (line,) = lines_of(match(4, published(4, 2.9, None)), match(1, published(1, 2.8, None)))
-    assert (line.name, line.line, line.positions) == ("paper: KV 4, 100m", 0, [0.0, 2.0])
+    assert (line.recipe, line.line, line.positions) == ("100m", 0, [0.0, 2.0])
     assert line.moved == pytest.approx(3.45 - 2.85)
     assert line.values == pytest.approx([2.8 + 0.6, 2.9 + 0.6])
 
@@ -52,4 +52,4 @@ def test_our_own_scale_is_preferred() -> None:
     other = [match(h, published(h, 2.8, None)) for h in HEADS]
     same = [match(h, published(h, 3.1, None, scale="tiny"), same_scale=True) for h in HEADS]
     (line,) = lines_of(*other, *same)
-    assert line.name == "paper: KV 4, tiny"
+    assert line.recipe == "tiny"
