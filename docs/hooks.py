@@ -1,5 +1,5 @@
-"""Called by mkdocs: adds the pages that are written from the code, and names files in place of linking to them
-where the site does not hold them.
+"""Called by mkdocs: adds the pages that are written from the code, and names files of the repository in place
+of linking to them.
 """
 
 import re
