@@ -73,7 +73,7 @@ class SweepPage:
     cells: tuple[CellView, ...]
     """Of the tab of the plan, in its order: for the completeness by cell and seed."""
     jobs: tuple[JobSummary, ...]
-    """Of the tab of jobs, in the order of dispatch; at most `MOST_JOBS`."""
+    """Of the tab of jobs, or of the report, in the order of dispatch; at most `MOST_JOBS`."""
     axes: tuple[str, ...]
     """Those that vary: columns of the tables."""
     csv: str
@@ -124,7 +124,7 @@ def sweep_page(
         if tab == "heads"
         else (),
         cells=cells(session, name) if whole or tab == "plan" else (),
-        jobs=jobs(session, name, limit=MOST_JOBS).jobs if tab == "jobs" else (),
+        jobs=jobs(session, name, limit=MOST_JOBS).jobs if whole or tab == "jobs" else (),
         axes=tuple(axis for axis in table.axes if axis not in choice.constant),
         csv=f"{ROOT.get()}/api/v1/sweeps/{quote(name, safe='')}/table.csv",
     )

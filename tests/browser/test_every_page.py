@@ -25,7 +25,7 @@ PAGES = {
     "jobs": "/sweeps/in-flight?tab=jobs",
     "submit": "/submit",
     "compare": "/compare?sweep=head-count&sweep=in-flight&y=loss&train.peak_lr=best",
-    "compare cells": "/compare?cell=1&cell=4&cell=22&y=delta",
+    "compare cells": "/compare?cell=1&cell=4&y=delta",
     "reference": "/reference?sweep=head-count&table=head_count_by_scale",
     "finished job": None,
     "diverged job": None,

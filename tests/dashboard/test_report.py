@@ -10,7 +10,7 @@ from builders import build_sweep
 from click.testing import CliRunner
 from sqlalchemy.orm import Session
 
-from headcount.api.results import NotFoundError, ablation_table
+from headcount.api.results import NotFoundError, ablation_table, jobs
 from headcount.dashboard import text
 from headcount.dashboard.commands import report as command
 from headcount.dashboard.report import report
@@ -67,6 +67,13 @@ def test_it_has_the_figures_of_both_measures(html: str) -> None:
         "timeline",
         "forecast",
     ]
+
+
+def test_it_has_every_job_without_a_link(html: str, session: Session) -> None:
+    listed = html.split('aria-label="Jobs"')[1].split("</table>")[0]
+    for job in jobs(session, "in-flight", limit=1000).jobs:
+        assert f'<th scope="row"><code>{job.id[:12]}</code></th>' in listed
+    assert "<a " not in listed
 
 
 def test_what_users_write_is_text(tmp_path: Path) -> None:
