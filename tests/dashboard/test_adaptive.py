@@ -25,7 +25,7 @@ axes:
   model.routing_heads: [1, 2, 4]
   train.peak_lr: {low: 1e-4, high: 1e-2, log: true}
 seeds: [0, 1]
-search: {method: tpe, trials: 7, parallel: 3}
+search: {method: tpe, trials: 4, parallel: 2}
 """
 
 
@@ -44,7 +44,7 @@ def test_every_page_opens_while_a_search_runs(store: Store, tmp_path: Path) -> N
     study = Study(store, SEARCH)
     settings = Settings(tmp_path, "", tmp_path)
     with TestClient(create_service(store, settings), base_url="http://127.0.0.1") as client:
-        for jobs in (0, 3, 4, 100):
+        for jobs in (0, 5, 100):
             study.run(loss, most=jobs)
             with store.read() as session:
                 tabs = tabs_of(ablation_table(session, "tiny"))
