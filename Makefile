@@ -40,7 +40,7 @@ docs: $(VENV)/dev.installed
 	@echo "The site: .site/index.html"
 
 package: $(VENV)/cluster.installed
-	$(BIN)/pytest -m cluster tests/cluster/test_package.py
+	$(BIN)/pytest -m cluster tests/packaging
 
 audit: $(VENV)/audit.installed
 	$(BIN)/pip-licenses --fail-on=$(COPYLEFT)
