@@ -20,7 +20,6 @@ PAGES = {
     "plan": "/sweeps/in-flight?tab=plan",
     "learning rates": "/sweeps/in-flight?tab=rates&y=delta&model.kv_heads=4",
     "curves": "/sweeps/in-flight?tab=curves&y=loss&model.kv_heads=4&train.peak_lr=1e-3",
-    "training curves": "/sweeps/head-count?tab=curves&y=training&smooth=0.9",
     "speed": "/sweeps/head-count?tab=speed",
     "jobs": "/sweeps/in-flight?tab=jobs",
     "submit": "/submit",
