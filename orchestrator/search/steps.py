@@ -113,7 +113,7 @@ def _losses_by_method(session: Session, sweep: Sweep, axis: str, seeds: int) -> 
         select(Cell, Job.state, Job.tail_mean)
         .join(SweepJob, SweepJob.cell_id == Cell.id)
         .join(Job, Job.id == SweepJob.job_id)
-        .where(Cell.sweep_id == sweep.id)
+        .where(Cell.sweep_id == sweep.id, Job.seed.in_(sweep.seeds))
     )
     ended: dict[tuple[str, float], list[float]] = defaultdict(list)
     methods: dict[str, set[float]] = defaultdict(set)

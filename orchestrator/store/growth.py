@@ -35,9 +35,11 @@ def growth_of(session: Session, spec: "SweepSpec") -> Growth:
         points = points_at(spec, _values_found(session, sweep, spec, spec.refine))
     pruned = {trial.cell_id for trial in trials if trial.state == "pruned"}
     cells = session.scalars(select(Cell).where(Cell.id.in_(pruned)))
+    # after an edit the best cell of a search may be another one: its fresh seeds are asked for anew
+    keeps_seeds = spec.seed_rule is not None or (spec.search is not None and sweep.yaml == spec.text)
     return Growth(
         points=points,
-        seeds=_seeds_found(session, sweep, spec),
+        seeds=_seeds_found(session, sweep, spec) if keeps_seeds else {},
         pruned=frozenset(cell_key(False, cell.settings) for cell in cells),
         is_over=sweep.growth == "over" and sweep.yaml == spec.text,
     )

@@ -109,7 +109,8 @@ def _begin_growing(session: Session, sweep: Sweep, plan: "Plan", anything_new: b
         return False
     drop_trials_that_do_not_fit(session, sweep.id, plan.spec)
     paused = select(SweepJob.job_id).where(SweepJob.sweep_id == sweep.id, SweepJob.paused).limit(1)
-    sweep.growth = "held" if growth and session.scalar(paused) else growth
+    is_held = sweep.growth == "held" or session.scalar(paused) is not None
+    sweep.growth = "held" if growth and is_held else growth
     sweep.growth_note = None
     session.flush()
     return True

@@ -198,6 +198,14 @@ def test_an_edited_search_goes_on_with_the_trials_that_fit(sqlite: Store) -> Non
     study.run(bowl)
     assert len(study.trials) == 8
     assert all(trial.settings["train.peak_lr"] >= 5e-4 for trial in study.trials)
+    study.text = study.text.replace("seeds: [0, 1]", "seeds: [0]")
+    study.begin()
+    assert study.run(bowl) <= 2 * 3  # seed 1 is a fresh one now
+    best = min(study.trials, key=lambda trial: trial.value)
+    with sqlite.read() as session:
+        seeds = select(SweepJob.cell_id, Job.seed).join(Job, Job.id == SweepJob.job_id)
+        trained = session.execute(seeds.join(Cell, Cell.id == SweepJob.cell_id).where(~Cell.is_control))
+        assert {cell for cell, seed in trained if seed > 0} == {best.cell_id}
 
 
 def test_a_search_is_paused_resumed_and_cancelled(store: Store) -> None:
