@@ -1,0 +1,1 @@
+"""Downstream tasks: a trained model under EleutherAI's lm-eval, which only this package's modules import."""
