@@ -29,6 +29,7 @@ COMMANDS = {
     "gc": "headcount.orchestrator.upkeep.commands",
     "probe": "headcount.orchestrator.instruments.commands",
     "generate": "headcount.orchestrator.instruments.commands",
+    "evaluate": "headcount.orchestrator.instruments.commands",
     "export": "headcount.orchestrator.exchange.commands",
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",

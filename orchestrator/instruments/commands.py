@@ -1,4 +1,4 @@
-"""The commands that look at a trained model: `probe` and `generate`."""
+"""The commands that look at a trained model: `probe`, `generate` and `evaluate`."""
 
 import json
 from pathlib import Path
@@ -113,3 +113,60 @@ def generate(
     for part in parts:
         click.echo(part, nl=False)
     click.echo()
+
+
+@click.command()
+@click.argument("model", metavar="JOB|FILE")
+@click.option("--tasks", required=True, help="Of lm-eval or of --include, by name with commas between.")
+@click.option(
+    "--include",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A folder of tasks of your own: YAML files of lm-eval.",
+)
+@click.option("--limit", type=click.IntRange(1), help="Only the first items of each task.")
+@click.option("--tokenizer", help="The tokenizer.json of the data set, where it is one.")
+@_device
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="Write the figures here too, as JSON, with every item's score.",
+)
+def evaluate(
+    model: str,
+    tasks: str,
+    include: Path | None,
+    limit: int | None,
+    tokenizer: str | None,
+    device: Literal["auto", "cpu", "cuda"],
+    out: Path | None,
+) -> None:
+    """Score a trained model on downstream tasks, by EleutherAI's lm-eval.
+
+    JOB is the beginning of a finished job's id, FILE a model.safetensors or its folder. A task reads its data
+    from files or from the network, as its YAML file says.
+    """
+    import torch
+
+    from headcount.orchestrator.instruments.downstream import evaluate_model
+    from headcount.orchestrator.instruments.showing import show_downstream
+    from headcount.orchestrator.settings import load_settings
+    from headcount.trainer.files import whole_file
+
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    names = [name.strip() for name in tasks.split(",") if name.strip()]
+    outcome = evaluate_model(
+        model,
+        load_settings(),
+        names,
+        include=include,
+        limit=limit,
+        tokenizer=tokenizer,
+        device=device,
+    )
+    show_downstream(outcome)
+    if out is not None:
+        with whole_file(out) as written:
+            written.write(
+                json.dumps({"tasks": names, "limit": limit, **outcome.to_record()}, indent=1).encode()
+            )

@@ -1,9 +1,14 @@
 """An instrument's figures in the terminal."""
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.table import Table
 
 from headcount.trainer.probe.figures import Figures
+
+if TYPE_CHECKING:
+    from headcount.trainer.downstream.running import Downstream
 
 
 def show_probe(figures: Figures, console: Console | None = None) -> None:
@@ -32,3 +37,16 @@ def show_probe(figures: Figures, console: Console | None = None) -> None:
     console.print(f"over {figures.tokens:,} tokens, {figures.settings.slices} slices:")
     for name, value in figures.measurements().items():
         console.print(f"  {name} {'not known' if value is None else f'{value:.4f}'}", highlight=False)
+
+
+def show_downstream(outcome: "Downstream", console: Console | None = None) -> None:
+    console = console or Console()
+    table = Table(box=None)
+    for column in ("task", "metric"):
+        table.add_column(column)
+    for column in ("value", "stderr"):
+        table.add_column(column, justify="right")
+    for figure in outcome.figures:
+        stderr = "not known" if figure.stderr is None else f"{figure.stderr:.4f}"
+        table.add_row(figure.task, figure.metric, f"{figure.value:.4f}", stderr)
+    console.print(table)

@@ -32,8 +32,7 @@ def written(
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     model, metadata = load_model(file, device)
-    name = read_manifest(dataset_folder(metadata["headcount.fingerprint"], home)).tokenizer
-    words = _tokenizer(name, tokenizer)
+    words = tokenizer_of(metadata["headcount.fingerprint"], home, tokenizer)
     given = torch.from_numpy(words.encode(prompt.encode()).astype("int64")).to(device)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     found: list[int] = []
@@ -48,7 +47,12 @@ def written(
     yield decoder.decode(b"", final=True)
 
 
-def _tokenizer(name: str, given: str | None) -> Tokenizer:
+def tokenizer_of(fingerprint: str, home: Path, given: str | None) -> Tokenizer:
+    """The tokenizer of a data set in the home; `given` is the path of its `tokenizer.json`, where it has one.
+
+    Raises `UserError` where that is missing or another one.
+    """
+    name = read_manifest(dataset_folder(fingerprint, home)).tokenizer
     if not name.startswith("tokenizer.json:"):
         return load_tokenizer(name)
     if given is None:

@@ -109,3 +109,46 @@ def test_a_damaged_model_is_refused(trained: tuple[Settings, str, str, Path]) ->
             find_model(job_id, settings)
     finally:
         file.write_bytes(content)
+
+
+@pytest.mark.filterwarnings("ignore")  # lm-eval's and its libraries' own
+def test_a_model_is_scored_on_a_task_of_ones_own(
+    trained: tuple[Settings, str, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, job_id, _, _ = trained
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    items = [{"prompt": f"the depth {n}", "choices": ["of a head", "zzzz"], "label": n % 2} for n in range(4)]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    task = {
+        "task": "heads",
+        "dataset_path": "json",
+        "dataset_kwargs": {
+            "data_files": {"test": str(tmp_path / "items.jsonl")},
+            "cache_dir": str(tmp_path / "cache"),
+        },
+        "test_split": "test",
+        "output_type": "multiple_choice",
+        "doc_to_text": "{{prompt}}",
+        "doc_to_choice": "{{choices}}",
+        "doc_to_target": "{{label}}",
+        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
+    }
+    (tmp_path / "heads.yaml").write_text(json.dumps(task))
+    out = tmp_path / "scores.json"
+    asked = ["evaluate", job_id[:10], "--tasks", "heads", "--include", str(tmp_path)]
+    ran = CliRunner().invoke(
+        cli,
+        [*asked, "--limit", "3", "--device", "cpu", "--out", str(out)],
+        env={"HEADCOUNT_HOME": str(settings.home), "COLUMNS": "120"},
+        catch_exceptions=False,
+    )
+    assert ran.exit_code == 0
+    record = json.loads(out.read_text())
+    [figure] = record["figures"]
+    scores = record["items"]["heads"]["acc"]
+    assert list(scores) == ["0", "1", "2"]
+    assert set(scores.values()) <= {0.0, 1.0}
+    assert figure["value"] == pytest.approx(sum(scores.values()) / 3)
+    assert scores["0"] == scores["2"] != scores["1"]  # it takes one side, whatever the number
+    assert f"{figure['value']:.4f}" in ran.output

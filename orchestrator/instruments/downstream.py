@@ -1,0 +1,34 @@
+"""Downstream tasks of the model that a command names."""
+
+from pathlib import Path
+
+from headcount.orchestrator.instruments.models import find_model
+from headcount.orchestrator.instruments.writing import tokenizer_of
+from headcount.orchestrator.settings import Settings
+from headcount.trainer.errors import UserError
+from headcount.trainer.model_file import load_model
+
+try:
+    from headcount.trainer.downstream.model import DownstreamModel
+    from headcount.trainer.downstream.running import Downstream, run_tasks
+except ModuleNotFoundError as error:
+    raise UserError(f"evaluate needs {error.name}: pip install 'headcount[evaluate]'") from error
+
+
+def evaluate_model(
+    name: str,
+    settings: Settings,
+    tasks: list[str],
+    *,
+    include: Path | None,
+    limit: int | None,
+    tokenizer: str | None,
+    device: str,
+) -> Downstream:
+    """The tasks' figures for the model that `name` means, in the tokens of its data set.
+
+    Raises `UserError` as `find_model`, `tokenizer_of` and `run_tasks` do.
+    """
+    model, metadata = load_model(find_model(name, settings), device)
+    words = tokenizer_of(metadata["headcount.fingerprint"], settings.home, tokenizer)
+    return run_tasks(DownstreamModel(model, words), tasks, include=include, limit=limit)
