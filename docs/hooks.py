@@ -4,6 +4,7 @@ of linking to them.
 
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,23 @@ sys.path.insert(0, str(Path(__file__).parent))
 from reference import PAGES
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+(?!\w+\.md)[^)]*\)")
+
+
+def on_config(config: Any) -> Any:
+    """A page that the navigation does not name stands at its end."""
+    named = set(_names(config.nav))
+    pages = (str(page.relative_to(config.docs_dir)) for page in Path(config.docs_dir).rglob("*.md"))
+    if rest := sorted(page for page in pages if page not in named):
+        config.nav.append({"More": rest})
+    return config
+
+
+def _names(nav: Any) -> Iterator[str]:
+    for part in nav if isinstance(nav, list) else nav.values():
+        if isinstance(part, str):
+            yield part
+        else:
+            yield from _names(part)
 
 
 def on_files(files: Files, config: Any) -> Files:
