@@ -120,7 +120,8 @@ def test_every_command_on_a_page_can_be_parsed(page: str, call: str) -> None:
     try:
         command.make_context(command.name, rest)  # raises for an unknown option or argument
     except click.BadParameter as error:
-        assert "does not exist" in error.message  # of the reader's own files
+        if "does not exist" not in error.message:  # of the reader's own files
+            raise
 
 
 def test_marked_commands_do_what_the_pages_say(tmp_path: Path) -> None:
