@@ -1,6 +1,7 @@
 """The commands that look at a trained model: `probe`, `generate` and `evaluate`."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -123,6 +124,7 @@ def generate(
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of tasks of your own: YAML files of lm-eval.",
 )
+@click.option("--against", metavar="JOB|FILE", help="Another model: show the paired difference to it.")
 @click.option("--limit", type=click.IntRange(1), help="Only the first items of each task.")
 @click.option("--tokenizer", help="The tokenizer.json of the data set, where it is one.")
 @_device
@@ -135,6 +137,7 @@ def evaluate(
     model: str,
     tasks: str,
     include: Path | None,
+    against: str | None,
     limit: int | None,
     tokenizer: str | None,
     device: Literal["auto", "cpu", "cuda"],
@@ -147,26 +150,34 @@ def evaluate(
     """
     import torch
 
-    from headcount.orchestrator.instruments.downstream import evaluate_model
-    from headcount.orchestrator.instruments.showing import show_downstream
+    from headcount.orchestrator.instruments.downstream import differences, evaluate_model
+    from headcount.orchestrator.instruments.showing import show_differences, show_downstream
     from headcount.orchestrator.settings import load_settings
     from headcount.trainer.files import whole_file
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     names = [name.strip() for name in tasks.split(",") if name.strip()]
-    outcome = evaluate_model(
-        model,
-        load_settings(),
-        names,
-        include=include,
-        limit=limit,
-        tokenizer=tokenizer,
-        device=device,
-    )
-    show_downstream(outcome)
+    outcomes = [
+        evaluate_model(
+            name,
+            load_settings(),
+            names,
+            include=include,
+            limit=limit,
+            tokenizer=tokenizer,
+            device=device,
+        )
+        for name in ([model] if against is None else [model, against])
+    ]
+    record = {"tasks": names, "limit": limit, **outcomes[0].to_record()}
+    for outcome in outcomes:
+        show_downstream(outcome)
+    if against is not None:
+        found = differences(*outcomes)
+        show_differences(found)
+        record["against"] = outcomes[1].to_record()
+        record["differences"] = [{"task": t, "metric": m, **asdict(d)} for (t, m), d in found.items()]
     if out is not None:
         with whole_file(out) as written:
-            written.write(
-                json.dumps({"tasks": names, "limit": limit, **outcome.to_record()}, indent=1).encode()
-            )
+            written.write(json.dumps(record, indent=1).encode())

@@ -5,6 +5,7 @@ from pathlib import Path
 from headcount.orchestrator.instruments.models import find_model
 from headcount.orchestrator.instruments.writing import tokenizer_of
 from headcount.orchestrator.settings import Settings
+from headcount.sweeps.statistics.items import ItemDifference, item_difference
 from headcount.trainer.errors import UserError
 from headcount.trainer.model_file import load_model
 
@@ -32,3 +33,12 @@ def evaluate_model(
     model, metadata = load_model(find_model(name, settings), device)
     words = tokenizer_of(metadata["headcount.fingerprint"], settings.home, tokenizer)
     return run_tasks(DownstreamModel(model, words), tasks, include=include, limit=limit)
+
+
+def differences(first: Downstream, second: Downstream) -> dict[tuple[str, str], ItemDifference]:
+    """First minus second by task and metric, over the same items."""
+    return {
+        (task, metric): item_difference(scores, second.items[task][metric])
+        for task, metrics in first.items.items()
+        for metric, scores in metrics.items()
+    }

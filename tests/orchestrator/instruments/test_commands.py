@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 from homes import write_text
 from plans import start_next
@@ -22,6 +23,7 @@ from headcount.trainer.errors import UserError
 from headcount.trainer.events import to_record
 from headcount.trainer.execution import Execution
 from headcount.trainer.loop import train
+from headcount.trainer.model_file import read_model, write_model
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +114,14 @@ def test_a_damaged_model_is_refused(trained: tuple[Settings, str, str, Path]) ->
 
 
 @pytest.mark.filterwarnings("ignore")  # lm-eval's and its libraries' own
-def test_a_model_is_scored_on_a_task_of_ones_own(
+def test_a_model_is_scored_on_a_task_of_ones_own_and_against_another(
     trained: tuple[Settings, str, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings, job_id, _, _ = trained
+    settings, job_id, _, file = trained
+    tensors, metadata = read_model(file)
+    generator = torch.Generator().manual_seed(0)
+    tensors["embedding"] = torch.randn(tensors["embedding"].shape, generator=generator)
+    write_model(tmp_path / "other.safetensors", tensors, metadata)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     items = [{"prompt": f"the depth {n}", "choices": ["of a head", "zzzz"], "label": n % 2} for n in range(4)]
@@ -139,7 +145,17 @@ def test_a_model_is_scored_on_a_task_of_ones_own(
     asked = ["evaluate", job_id[:10], "--tasks", "heads", "--include", str(tmp_path)]
     ran = CliRunner().invoke(
         cli,
-        [*asked, "--limit", "3", "--device", "cpu", "--out", str(out)],
+        [
+            *asked,
+            "--limit",
+            "3",
+            "--device",
+            "cpu",
+            "--out",
+            str(out),
+            "--against",
+            str(tmp_path / "other.safetensors"),
+        ],
         env={"HEADCOUNT_HOME": str(settings.home), "COLUMNS": "120"},
         catch_exceptions=False,
     )
@@ -152,3 +168,8 @@ def test_a_model_is_scored_on_a_task_of_ones_own(
     assert figure["value"] == pytest.approx(sum(scores.values()) / 3)
     assert scores["0"] == scores["2"] != scores["1"]  # it takes one side, whatever the number
     assert f"{figure['value']:.4f}" in ran.output
+    other = record["against"]["items"]["heads"]["acc"]
+    [difference] = record["differences"]
+    assert difference["mean"] == pytest.approx(sum(scores[n] - other[n] for n in scores) / 3)
+    assert difference["n"] == 3
+    assert f"{difference['mean']:+.4f}" in ran.output
