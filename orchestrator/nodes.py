@@ -1,6 +1,7 @@
 """The cluster's nodes: which may hold slots, what room their cards have, and which are about to go."""
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -142,9 +143,9 @@ class Nodes:
             try:
                 report: Report = self.cluster.get(answer)
             except Exception as error:
-                log.warning("the warden of %s did not answer: %s", self._host(node), _first_line(error))
+                log.warning("the warden of %s did not answer: %s", self._host(node), _reason(error))
                 self._wardens.pop(node, None)
-                self.slot_failed(node, _first_line(error))
+                self.slot_failed(node, _reason(error))
                 continue
             self._reports[node] = report
             words = refusal(report)
@@ -184,5 +185,10 @@ def _make_marks(folders: Iterable[Path]) -> list[Path]:
     return marks
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _reason(error: Exception) -> str:
+    """The last line of what Ray tells, which names the cause; before it comes where that was raised."""
+    lines = [line for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else type(error).__name__
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")

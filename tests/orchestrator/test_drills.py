@@ -1,17 +1,20 @@
 """Drills on a real Ray cluster of several nodes: what is drained or killed costs no result."""
 
+import contextlib
 import os
+import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from homes import Home, wait_for
+from ray_nodes import Nodes, ray_nodes
 
+import headcount
+from headcount import __version__
 from headcount.sweeps.plan import plan
 from headcount.sweeps.spec import load_spec
 from headcount.trainer.data import open_dataset, prepare
@@ -21,57 +24,10 @@ from headcount.trainer.loop import train
 STEPS = 500
 
 
-class Nodes:
-    """A cluster whose nodes are processes of their own, started as a user would."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.started = folder, dict[str, "subprocess.Popen[bytes]"]()
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-        self.environment = {**kept, "RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-        self.address = ""
-        self.start("head", "--head", "--port=0", "--num-cpus=0", f"--temp-dir={folder}")
-        file = folder / "ray_current_cluster"
-        self.address = wait_for(lambda: file.exists() and file.read_text().strip(), 60)
-
-    def start(self, name: str, *options: str) -> None:
-        ray = shutil.which("ray", path=str(Path(sys.executable).parent)) or "ray"
-        flags = ["--block", "--include-dashboard=false", "--object-store-memory=80000000"]
-        joined = [f"--address={self.address}"] if self.address else []
-        self.started[name] = subprocess.Popen(
-            [ray, "start", *joined, *(flags if not joined else [flags[0], flags[2]]), *options],
-            env=self.environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        if self.address:
-            wait_for(lambda: self._alive() >= len(self.started), 60)
-
-    def _alive(self) -> int:
-        from ray._raylet import GcsClient
-
-        return len(GcsClient(address=self.address).get_all_node_info(timeout=5))
-
-    def stop(self) -> None:
-        for process in self.started.values():
-            process.terminate()
-        for process in self.started.values():
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-
-
 @pytest.fixture
 def nodes() -> Iterator[Nodes]:
-    folder = (
-        Path("/tmp") / f"hc-drill-{os.getpid()}-{time.monotonic_ns() % 10**6}"
-    )  # sockets need short paths
-    made = Nodes(folder)
-    yield made
-    made.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+    with ray_nodes() as made:
+        yield made
 
 
 @pytest.fixture
@@ -126,3 +82,90 @@ def _trained_here(file: Path, home: Path) -> dict[str, float | None]:
         assert isinstance(result, Result)
         means[job.id] = result.tail_mean
     return means
+
+
+@pytest.mark.parametrize(
+    ("seeds", "kills", "seconds"),
+    [(2, 4, 16.0), pytest.param(34, 30, 60.0, marks=[pytest.mark.drill, pytest.mark.timeout(1200)])],
+    ids=["short", "long"],
+)
+def test_kills_at_random_moments_cost_no_result(
+    home: Home, nodes: Nodes, seeds: int, kills: int, seconds: float
+) -> None:
+    """Slots, nodes and the scheduler; 102 jobs in the long form. Each finishes once, as the trainer alone
+    would, to the bit."""
+    draw = random.Random(seeds)
+    for name in ("one", "two", "three"):
+        nodes.start(name, "--num-cpus=1")
+    file = home.sweep(60, f"seeds: {list(range(seeds))}\n")
+    run = home.start("run", file)
+    wait_for(lambda: home.running(step=1), 90)
+    moments = sorted(draw.uniform(0, seconds) for _ in range(kills))
+    begun, done = time.monotonic(), dict.fromkeys(("slot", "node", "scheduler"), 0)
+    for number, moment in enumerate(moments):
+        time.sleep(max(0.0, begun + moment - time.monotonic()))
+        victim = ("slot", "slot", "node", "scheduler", "slot")[number % 5]
+        done[victim] += _kill(victim, home, nodes, draw)
+    output, _ = run.communicate(timeout=1000)
+    assert run.returncode == 0, output
+    assert all(done.values()), done
+    finished = home.rows("SELECT job_id, count(*) FROM attempt WHERE cause = 'finished' GROUP BY 1")
+    assert {count for _, count in finished} == {1}
+    assert len(finished) == 3 * seeds
+    assert home.rows("SELECT count(*) FROM attempt WHERE ended IS NULL") == [(0,)]
+    assert home.tail_means() == _trained_here(Path(file), home.folder)
+
+
+def _kill(victim: str, home: Home, nodes: Nodes, draw: random.Random) -> int:
+    """Kill what is there of that kind, and see to another of a node; how many were killed."""
+    if victim == "node":
+        name = draw.choice([name for name in nodes.started if name != "head"])
+        nodes.kill(name)
+        nodes.start(f"{name}'", "--num-cpus=1")
+        return 1
+    pids = home.slot_processes() if victim == "slot" else [home.scheduler_process()]
+    if not pids:
+        return 0
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(draw.choice(pids), signal.SIGKILL)
+    return 1
+
+
+@pytest.mark.drill
+def test_nodes_that_may_hold_no_slots_are_told_of_and_the_others_train(
+    home: Home, nodes: Nodes, tmp_path: Path
+) -> None:
+    """Another version of the package, one that lacks a part, and, where we may mount, files of its own."""
+    newer, older = tmp_path / "newer", tmp_path / "older"
+    for folder in (newer, older):
+        _copy_package(folder / "headcount")
+    init = newer / "headcount" / "__init__.py"
+    init.write_text(init.read_text().replace(f'"{__version__}"', '"9.9.9"'))
+    (older / "headcount" / "orchestrator" / "warden.py").unlink()
+    nodes.start("sound", "--num-cpus=1")
+    nodes.start("newer", "--num-cpus=1", PYTHONPATH=str(newer))
+    nodes.start("older", "--num-cpus=1", PYTHONPATH=str(older))
+    if os.geteuid() == 0:
+        hidden = f'mount -t tmpfs tmpfs {home.folder} && exec "$@"'
+        home.folder.mkdir()
+        private = ["unshare", "--mount", "sh", "-c", hidden, "sh"]
+        nodes.start("private", "--num-cpus=1", within=private)
+    run = home.start("run", home.sweep(60))
+
+    def told() -> set[str]:
+        return {words for (words,) in home.rows("SELECT words FROM notice")}
+
+    expected = ["it has headcount 9.9.9", "No module named 'headcount.orchestrator.warden'"]
+    expected += ["it does not share"] if os.geteuid() == 0 else []
+    wait_for(lambda: all(any(words in line for line in told()) for words in expected), 60)
+    output, _ = run.communicate(timeout=120)
+    assert run.returncode == 0, output
+    assert len(home.rows("SELECT DISTINCT node FROM attempt")) == 1
+
+
+def _copy_package(folder: Path) -> None:
+    source = Path(headcount.__file__).parent
+    for room in ("kernels", "trainer", "sweeps", "orchestrator"):
+        shutil.copytree(source / room, folder / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in source.glob("__*__.py"):
+        shutil.copy(file, folder)
