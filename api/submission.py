@@ -12,16 +12,16 @@ from headcount.api.callers import Caller
 from headcount.api.problems import Problem
 from headcount.api.results import QueryError
 from headcount.orchestrator.artifacts.datasets import prepare_for_all
-from headcount.orchestrator.history import read_history
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import submit
 from headcount.orchestrator.store.difference import Difference, difference
 from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.submission import compare
-from headcount.sweeps.forecast import TimeForecast, ToComeCost, forecast
-from headcount.sweeps.plan import Plan, plan
-from headcount.sweeps.spec import parse_spec
+from headcount.orchestrator.submitting.history import read_history
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.forecasting.forecast import TimeForecast, ToComeCost, forecast
+from headcount.sweeps.planning.plan import Plan, plan
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data import Manifest
 

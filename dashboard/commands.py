@@ -87,8 +87,8 @@ def serve(
     # before numpy is imported: a page has small matrices, over which BLAS threads only spin
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from headcount.api import service
-    from headcount.dashboard.pages import create_service
-    from headcount.orchestrator.logs import set_up_logs
+    from headcount.dashboard.pages.routes import create_service
+    from headcount.orchestrator.scheduling.logs import set_up_logs
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
     from headcount.orchestrator.store.tokens import usable_tokens

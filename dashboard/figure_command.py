@@ -25,7 +25,7 @@ def figure(sweep: str, view: str, name: str | None, out: Path) -> None:
     from urllib.parse import parse_qsl
 
     from headcount.dashboard.exports.files import MEDIA_TYPES, figure_of, file_of
-    from headcount.dashboard.sweep_page import sweep_page
+    from headcount.dashboard.pages.sweep import sweep_page
     from headcount.orchestrator.artifacts.folder import open_artifacts
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store

@@ -9,16 +9,16 @@ from headcount.api.results.compare import Difference
 from headcount.api.results.reference import KEPT
 from headcount.api.results.tables import ESTIMATOR
 from headcount.dashboard import text
-from headcount.dashboard.compare_cells import MOST_CELLS
-from headcount.dashboard.compare_page import ComparePage
-from headcount.dashboard.compare_sweeps import MOST_SWEEPS
-from headcount.dashboard.job_figures import FOR_PAPER
-from headcount.dashboard.job_logs import LAST_LINES, Read
-from headcount.dashboard.job_page import job_page
-from headcount.dashboard.reference_page import COMPARED, ReferencePage
+from headcount.dashboard.pages.compare import ComparePage
+from headcount.dashboard.pages.compare_cells import MOST_CELLS
+from headcount.dashboard.pages.compare_sweeps import MOST_SWEEPS
+from headcount.dashboard.pages.job import job_page
+from headcount.dashboard.pages.job_figures import FOR_PAPER
+from headcount.dashboard.pages.job_logs import LAST_LINES, Read
+from headcount.dashboard.pages.reference import COMPARED, ReferencePage
+from headcount.dashboard.pages.sweep import SweepPage
+from headcount.dashboard.pages.sweeps import SORTS, STATES, SweepsPage
 from headcount.dashboard.rendering import render
-from headcount.dashboard.sweep_list import SORTS, STATES, SweepsPage
-from headcount.dashboard.sweep_page import SweepPage
 from headcount.dashboard.tabs.paired import METHODS
 from headcount.sweeps.statistics import PairedDelta
 

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from sqlalchemy.orm import Session
 
 from headcount.dashboard.html import sweep_values
+from headcount.dashboard.pages.sweep import sweep_page
 from headcount.dashboard.rendering import STATIC, render
-from headcount.dashboard.sweep_page import sweep_page
 from headcount.dashboard.tabs import FIGURES
 
 SCRIPTS = ("theme.js", "plotly-cartesian.min.js", "headcount.js")

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from headcount.api.answering import Body, answer
 from headcount.api.results import NotFoundError
-from headcount.dashboard.errors import error_page
+from headcount.dashboard.pages.errors import error_page
 from headcount.trainer.errors import UserError
 
 MEDIA_TYPE = "text/html; charset=utf-8"

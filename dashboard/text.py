@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from headcount.api.columns import DIGITS
-from headcount.orchestrator.time_to_go import TimeToGo
+from headcount.orchestrator.following.time_to_go import TimeToGo
 from headcount.sweeps.rendering import duration
 
 MINUS = "−"

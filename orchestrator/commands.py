@@ -27,12 +27,12 @@ def plan(file: str, as_json: bool, slots: int | None) -> None:
     """
     from rich.console import Console
 
-    from headcount.orchestrator.history import read_history
-    from headcount.orchestrator.planning import difference_lines, make_plan, read_spec
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
     from headcount.orchestrator.store.difference import difference
     from headcount.orchestrator.store.submission import compare
+    from headcount.orchestrator.submitting.history import read_history
+    from headcount.orchestrator.submitting.planning import difference_lines, make_plan, read_spec
     from headcount.sweeps.rendering import plan_as_dict, render_plan
 
     settings = load_settings()
@@ -77,9 +77,9 @@ def run(file: str, ray_address: str | None, stop_after: str | None) -> None:
     """
     from rich.console import Console
 
-    from headcount.orchestrator.following import seconds_of
-    from headcount.orchestrator.running import run_sweep
+    from headcount.orchestrator.following.live import seconds_of
     from headcount.orchestrator.settings import load_settings
+    from headcount.orchestrator.submitting.running import run_sweep
 
     seconds = None if stop_after is None else seconds_of(stop_after, "--stop-after")
     sys.exit(run_sweep(file, load_settings(), ray_address, Console(), seconds))
@@ -115,10 +115,10 @@ def submit(file: str, url: str | None, token: str | None) -> None:
     """
     from rich.console import Console
 
-    from headcount.orchestrator.submitting import submit_to_service, submit_to_store
+    from headcount.orchestrator.submitting.sending import submit_to_service, submit_to_store
 
     if url:
-        from headcount.orchestrator.service import Service
+        from headcount.orchestrator.submitting.service import Service
 
         submit_to_service(file, Service(url, token), Console())
         return
@@ -137,10 +137,10 @@ def watch(sweep: str, url: str | None, token: str | None) -> None:
     """
     from rich.console import Console
 
-    from headcount.orchestrator.watching import watch_service, watch_store
+    from headcount.orchestrator.following.watching import watch_service, watch_store
 
     if url:
-        from headcount.orchestrator.service import Service
+        from headcount.orchestrator.submitting.service import Service
 
         sys.exit(watch_service(sweep, Service(url, token), Console()))
     from headcount.orchestrator.settings import load_settings
@@ -170,8 +170,8 @@ def scheduler(
     ray_address: str | None, attached: bool, log_format: Literal["text", "json"], metrics_port: int | None
 ) -> None:
     """Run the jobs of every sweep in the store until stopped, for any number of 'headcount run'."""
-    from headcount.orchestrator.logs import set_up_logs
-    from headcount.orchestrator.serving import serve
+    from headcount.orchestrator.scheduling.logs import set_up_logs
+    from headcount.orchestrator.scheduling.serving import serve
     from headcount.orchestrator.settings import load_settings
 
     set_up_logs(log_format)
@@ -182,7 +182,7 @@ def scheduler(
 @click.argument("sweep", required=False)
 def status(sweep: str | None) -> None:
     """Show how far all sweeps are, or one of them with its running jobs."""
-    from headcount.orchestrator.showing import show_status
+    from headcount.orchestrator.following.showing import show_status
 
     show_status(sweep)
 
@@ -191,7 +191,7 @@ def status(sweep: str | None) -> None:
 @click.argument("sweep")
 def jobs(sweep: str) -> None:
     """List the jobs of a sweep with their state, result and last cause."""
-    from headcount.orchestrator.showing import show_jobs
+    from headcount.orchestrator.following.showing import show_jobs
 
     show_jobs(sweep)
 
@@ -200,7 +200,7 @@ def jobs(sweep: str) -> None:
 @click.argument("job")
 def logs(job: str) -> None:
     """Show how each attempt at a job ended, and what the last one printed. JOB is the beginning of its id."""
-    from headcount.orchestrator.showing import show_logs
+    from headcount.orchestrator.following.showing import show_logs
 
     show_logs(job)
 
@@ -209,7 +209,7 @@ def logs(job: str) -> None:
 @click.argument("job")
 def why(job: str) -> None:
     """Say what a job waits for, or how each attempt at it ended. JOB is the beginning of its id."""
-    from headcount.orchestrator.reasons import explain
+    from headcount.orchestrator.following.reasons import explain
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
@@ -221,7 +221,7 @@ def why(job: str) -> None:
 @click.argument("sweep")
 def cancel(sweep: str) -> None:
     """Withdraw a sweep's wish for its unsettled jobs; what other sweeps want goes on."""
-    from headcount.orchestrator.changing import cancel_sweep
+    from headcount.orchestrator.submitting.changing import cancel_sweep
 
     cancel_sweep(sweep)
 
@@ -230,7 +230,7 @@ def cancel(sweep: str) -> None:
 @click.argument("sweep")
 def pause(sweep: str) -> None:
     """Start no more jobs of a sweep; those that run go on."""
-    from headcount.orchestrator.changing import pause_sweep
+    from headcount.orchestrator.submitting.changing import pause_sweep
 
     pause_sweep(sweep)
 
@@ -239,7 +239,7 @@ def pause(sweep: str) -> None:
 @click.argument("sweep")
 def resume(sweep: str) -> None:
     """Let the jobs of a paused sweep start again."""
-    from headcount.orchestrator.changing import resume_sweep
+    from headcount.orchestrator.submitting.changing import resume_sweep
 
     resume_sweep(sweep)
 
@@ -249,7 +249,7 @@ def resume(sweep: str) -> None:
 @click.option("--failed", is_flag=True, help="The failed jobs: what is queued anyway.")
 def retry(sweep: str, failed: bool) -> None:
     """Queue the failed jobs of a sweep again."""
-    from headcount.orchestrator.changing import retry_sweep
+    from headcount.orchestrator.submitting.changing import retry_sweep
 
     retry_sweep(sweep)
 
@@ -259,7 +259,7 @@ def retry(sweep: str, failed: bool) -> None:
 @click.argument("priority", type=click.IntRange(-1000, 1000))
 def priority(sweep: str, priority: int) -> None:
     """Start the jobs of a sweep before those of a lower priority. A sweep's own is 0, or that of its file."""
-    from headcount.orchestrator.changing import set_priority
+    from headcount.orchestrator.submitting.changing import set_priority
 
     set_priority(sweep, priority)
 
@@ -269,6 +269,6 @@ def priority(sweep: str, priority: int) -> None:
 @click.confirmation_option("--yes", prompt="Remove the sweep? Its jobs stay, but what waits is cancelled")
 def delete(sweep: str) -> None:
     """Remove a sweep. Its jobs stay with their results, and train nothing again when a sweep wants them."""
-    from headcount.orchestrator.changing import delete_sweep
+    from headcount.orchestrator.submitting.changing import delete_sweep
 
     delete_sweep(sweep)

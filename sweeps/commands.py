@@ -11,7 +11,7 @@ import click
 @click.pass_context
 def train(context: click.Context) -> None:
     """Train one job from a YAML file, without Ray and without a store."""
-    from headcount.sweeps.job_file import read_job
+    from headcount.sweeps.file.job_file import read_job
     from headcount.trainer.single_job import main
 
     sys.exit(main(context.args, read_job, "headcount train"))

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headcount.sweeps.forecast import Forecast, forecast
-from headcount.sweeps.plan import Plan
-from headcount.sweeps.speed import History
+from headcount.sweeps.forecasting.forecast import Forecast, forecast
+from headcount.sweeps.forecasting.speed import History
+from headcount.sweeps.planning.plan import Plan
 
 MOST_ROWS = 40
 """Of the table in the terminal; the plain data have every cell."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headcount.sweeps.spec import load_spec
+from headcount.sweeps.file.spec import load_spec
 from headcount.trainer.errors import UserError, nearest
 
 _FOLDER = Path(__file__).parent

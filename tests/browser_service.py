@@ -12,7 +12,7 @@ from playwright.sync_api import Page
 
 from headcount.api.routes.events import Streams
 from headcount.api.service import listen
-from headcount.dashboard.pages import create_service
+from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 

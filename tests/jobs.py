@@ -6,7 +6,7 @@ from typing import Any
 
 from homes import write_text
 
-from headcount.orchestrator.slot import Slot
+from headcount.orchestrator.slots.slot import Slot
 from headcount.orchestrator.store.transitions import Work, job_folder
 from headcount.trainer.config import fields_of, job_from_fields
 from headcount.trainer.data import prepare

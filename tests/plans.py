@@ -11,9 +11,9 @@ from headcount.orchestrator.store.models import Attempt
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
 from headcount.orchestrator.store.transitions import Work, dispatch, end_attempt
-from headcount.sweeps.growth import Growth
-from headcount.sweeps.plan import NOTHING, Plan, plan
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.planning.growth import Growth
+from headcount.sweeps.planning.plan import NOTHING, Plan, plan
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data import Manifest
 

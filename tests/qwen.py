@@ -6,7 +6,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from headcount.trainer.config import JobConfig
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 NAMES = {
     "model.embed_tokens.weight": "embedding",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headcount.trainer.config import JobConfig, job_from_fields
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "additive": {"residual": "additive"},

@@ -9,14 +9,14 @@ from typing import Any
 from plans import end, records_of_a_job, submit_text
 from sqlalchemy import select
 
-from headcount.orchestrator.lease import Lease
+from headcount.orchestrator.scheduling.lease import Lease
 from headcount.orchestrator.search.growing import Growing
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Attempt, Sweep, Trial
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
 from headcount.orchestrator.store.transitions import dispatch
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
 
 Loss = Callable[[Mapping[str, Any], int], float]
 """Of a job's configuration and seed; NaN for one that diverges."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headcount.trainer.events import Routing
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.registry import stream_diagnostics
 from headcount.trainer.watching import watched

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from headcount.trainer.attention import Attention, KeyValueCache
 from headcount.trainer.errors import UserError
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.attention import Attention, KeyValueCache
+from headcount.trainer.model.transformer import Transformer
 
 
 def generate(

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from headcount.trainer.averaging import WeightAverage
 from headcount.trainer.config import JobConfig
-from headcount.trainer.curves import Curves
 from headcount.trainer.data import Dataset
 from headcount.trainer.device import (
     card_memory,
@@ -28,13 +27,14 @@ from headcount.trainer.events import Checkpoint, Evaluation, Event, Progress, Re
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.fitting import check_fit
-from headcount.trainer.job_folder import JobFolder, State, told_again
-from headcount.trainer.model import Transformer
+from headcount.trainer.job_files.curves import Curves
+from headcount.trainer.job_files.job_folder import JobFolder, State, told_again
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.schedule import learning_rate
 from headcount.trainer.speed import Speed, bits_per_byte, utilisation
 from headcount.trainer.step import updater_for
 from headcount.trainer.tail import is_evaluated, tail_mean, tail_start
-from headcount.trainer.team import Team
+from headcount.trainer.team.leader import Team
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ def train(
     """Train `config` on `dataset`: `Started`, then what happens as it does, then one `Result`.
 
     With a `folder`, the job goes on from the newest whole checkpoint there, and keeps there what
-    `trainer.job_folder` lists. The evaluations before that checkpoint are told again, so that a listener who
-    missed some has them all.
+    `trainer.job_files.job_folder` lists. The evaluations before that checkpoint are told again, so that a
+    listener who missed some has them all.
 
     `stop` is asked between updates: true writes a checkpoint and ends without a result. PyTorch's global
     settings are those of the exact mode only while the generator runs, and the caller's own between events.

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from headcount.trainer.config import TrainConfig
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 
 def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW:

@@ -13,9 +13,9 @@ from torch import Tensor
 from headcount.trainer.config import JobConfig, TrainConfig
 from headcount.trainer.execution import Execution, batch_windows
 from headcount.trainer.graphs import GraphError, Graphs
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.optimizer import build_optimizer, restore_moments, set_learning_rate
-from headcount.trainer.team import add_up
+from headcount.trainer.team.leader import add_up
 
 
 def updater_for(model: Transformer, config: JobConfig, execution: Execution, micro_batch: int) -> "Updater":

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from torch import Tensor
 
-from headcount.trainer.attention import Attention
+from headcount.trainer.model.attention import Attention
 from headcount.trainer.residuals.interface import ResidualStream, State
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import Sweep, Trial
-from headcount.sweeps.adaptive import SeedRule
+from headcount.sweeps.file.adaptive import SeedRule
 from headcount.sweeps.statistics import PairedDelta, plan_seeds, stein_delta
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from headcount.api.results.adaptive import Adaptive, adaptive_of
 from headcount.api.results.lookup import NotFoundError, find_sweep
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
-from headcount.sweeps.adaptive import SeedRule
+from headcount.sweeps.file.adaptive import SeedRule
 
 TRAINED = ("train", "external")
 """Kinds of jobs whose result is a loss of their cell."""

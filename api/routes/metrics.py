@@ -8,7 +8,7 @@ from headcount.api.dependencies import StoreDep, no_query
 from headcount.api.observing import Figures
 from headcount.api.problems import responses
 from headcount.api.security import needs
-from headcount.orchestrator.metrics import StoreCollector
+from headcount.orchestrator.scheduling.metrics import StoreCollector
 
 router = APIRouter(tags=["service"], responses=responses(503))
 

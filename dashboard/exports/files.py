@@ -7,8 +7,8 @@ from headcount.dashboard.exports.drawing import Form, figure_file
 from headcount.dashboard.exports.latex import figure_latex, table_latex
 from headcount.dashboard.exports.marks import marks_of
 from headcount.dashboard.exports.numbers import figure_csv
+from headcount.dashboard.pages.sweep import SweepPage
 from headcount.dashboard.panel import Figure
-from headcount.dashboard.sweep_page import SweepPage
 from headcount.trainer.errors import nearest
 
 DRAWN: tuple[Form, ...] = ("svg", "png", "pdf")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from headcount.orchestrator.artifacts.address import Artifacts, ArtifactsUnavailable
 from headcount.trainer.events import Artifact, Checkpoint, Event, Result
-from headcount.trainer.files import has_hash
+from headcount.trainer.job_files.files import has_hash
 
 PATIENCE_SECONDS = 600.0
 """How long a job waits for an address that does not answer, before its first update and after its last."""

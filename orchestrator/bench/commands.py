@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headcount.trainer.bench_commands import bench
+from headcount.trainer.bench.commands import bench
 
 if TYPE_CHECKING:
     from headcount.orchestrator.bench.figures import Figure

@@ -10,13 +10,13 @@ from typing import NoReturn
 from sqlalchemy import func, select
 
 from headcount.orchestrator.bench.trivial import REPORTS, TrivialSlot, trivial_plan
-from headcount.orchestrator.cluster import Cluster
-from headcount.orchestrator.lease import Lease
-from headcount.orchestrator.scheduler import Scheduler
+from headcount.orchestrator.cluster.connection import Cluster
+from headcount.orchestrator.scheduling.lease import Lease
+from headcount.orchestrator.scheduling.scheduler import Scheduler
+from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store, submit
 from headcount.orchestrator.store.models import Evaluation, Job
-from headcount.orchestrator.waits import Waits
 
 
 class TrivialCluster(Cluster):

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from headcount import __version__
 from headcount.orchestrator.bench.trivial import reports_of
-from headcount.orchestrator.cluster import MOMENT_EACH, MOST_MOMENT, Cluster, NodeFacts
-from headcount.orchestrator.demand import Demand
-from headcount.orchestrator.placement import Making
-from headcount.orchestrator.slot import Place
+from headcount.orchestrator.cluster.connection import MOMENT_EACH, MOST_MOMENT, Cluster, NodeFacts
+from headcount.orchestrator.cluster.warden import Report
+from headcount.orchestrator.scheduling.demand import Demand
+from headcount.orchestrator.scheduling.placement import Making
+from headcount.orchestrator.slots.slot import Place
 from headcount.orchestrator.store.recording import Record
 from headcount.orchestrator.store.transitions import Work
-from headcount.orchestrator.warden import Report
 from headcount.trainer.config import NUMERICS
 
 NODE = "ab" * 28

@@ -12,11 +12,11 @@ from sqlalchemy import func, select
 
 from headcount.orchestrator.bench.figures import Times
 from headcount.orchestrator.bench.stand_in import StandIn
-from headcount.orchestrator.lease import Lease
-from headcount.orchestrator.scheduler import Scheduler
+from headcount.orchestrator.scheduling.lease import Lease
+from headcount.orchestrator.scheduling.scheduler import Scheduler
+from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.models import Attempt, Event
-from headcount.orchestrator.waits import Waits
 
 
 class ExactWaits(Waits):

@@ -1,10 +1,10 @@
 """Jobs that compute nothing, so that scheduling is all that costs: their plan, and what they tell."""
 
-from headcount.orchestrator.slot import Slot
+from headcount.orchestrator.slots.slot import Slot
 from headcount.orchestrator.store.recording import Record
 from headcount.orchestrator.store.transitions import Work
-from headcount.sweeps.plan import Plan, plan
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.planning.plan import Plan, plan
 from headcount.trainer.data import Manifest
 
 STEPS = 40

@@ -24,7 +24,7 @@ from sqlalchemy.orm import Session
 
 from headcount import __version__
 from headcount.orchestrator.exchange.rows import Row, from_line, read_rows, to_line
-from headcount.orchestrator.overview import find_sweep
+from headcount.orchestrator.following.overview import find_sweep
 from headcount.orchestrator.store.migrations.upgrade import HEAD
 from headcount.orchestrator.store.models import Base, Sweep
 from headcount.trainer.errors import UserError

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.overview import find_sweep
+from headcount.orchestrator.following.overview import find_sweep
 from headcount.orchestrator.store.models import Cell, Evaluation, Job, Progress, SweepJob
 from headcount.trainer.errors import UserError
 

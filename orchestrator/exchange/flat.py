@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.exchange.rows import BATCH, Row
-from headcount.orchestrator.overview import find_sweep
+from headcount.orchestrator.following.overview import find_sweep
 from headcount.orchestrator.store.models import Cell, Evaluation, Job, Sweep, SweepJob
 from headcount.trainer.errors import UserError
 

@@ -51,8 +51,8 @@ def probe(
     from headcount.orchestrator.instruments.showing import show_probe
     from headcount.orchestrator.settings import load_settings
     from headcount.trainer import probe as probing
-    from headcount.trainer.files import whole_file
-    from headcount.trainer.model_file import job_of, load_model
+    from headcount.trainer.job_files.files import whole_file
+    from headcount.trainer.job_files.model_file import job_of, load_model
 
     settings = load_settings()
     file = find_model(model, settings)
@@ -153,7 +153,7 @@ def evaluate(
     from headcount.orchestrator.instruments.downstream import differences, evaluate_model
     from headcount.orchestrator.instruments.showing import show_differences, show_downstream
     from headcount.orchestrator.settings import load_settings
-    from headcount.trainer.files import whole_file
+    from headcount.trainer.job_files.files import whole_file
 
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

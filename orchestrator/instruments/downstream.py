@@ -7,7 +7,7 @@ from headcount.orchestrator.instruments.writing import tokenizer_of
 from headcount.orchestrator.settings import Settings
 from headcount.sweeps.statistics.items import ItemDifference, item_difference
 from headcount.trainer.errors import UserError
-from headcount.trainer.model_file import load_model
+from headcount.trainer.job_files.model_file import load_model
 
 try:
     from headcount.trainer.downstream.model import DownstreamModel

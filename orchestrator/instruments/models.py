@@ -5,12 +5,12 @@ from pathlib import Path
 from sqlalchemy import select
 
 from headcount.orchestrator.artifacts.address import Artifacts
-from headcount.orchestrator.overview import find_job
+from headcount.orchestrator.following.overview import find_job
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Artifact
 from headcount.trainer.errors import UserError
-from headcount.trainer.files import has_hash
+from headcount.trainer.job_files.files import has_hash
 
 MODEL_FILE = "model.safetensors"
 

@@ -10,7 +10,7 @@ from headcount.trainer.data.manifest import dataset_folder, read_manifest
 from headcount.trainer.data.tokenizer import Tokenizer, load_tokenizer
 from headcount.trainer.errors import UserError
 from headcount.trainer.generation import generate
-from headcount.trainer.model_file import load_model
+from headcount.trainer.job_files.model_file import load_model
 
 
 def written(

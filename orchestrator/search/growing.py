@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.lease import Lease
+from headcount.orchestrator.scheduling.lease import Lease
 from headcount.orchestrator.search.steps import refine_step, search_step, seeds_step
 from headcount.orchestrator.search.suggesting import suggest
 from headcount.orchestrator.store import StoreUnavailable
 from headcount.orchestrator.store.growth import stop_growing, trials_so_far
 from headcount.orchestrator.store.models import Sweep
-from headcount.sweeps.spec import SweepSpec, parse_spec
+from headcount.sweeps.file.spec import SweepSpec, parse_spec
 from headcount.trainer.errors import UserError
 
 log = logging.getLogger(__name__)

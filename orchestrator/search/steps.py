@@ -14,11 +14,11 @@ from headcount.orchestrator.search.trials import add_trial, best_trial, penalty,
 from headcount.orchestrator.store.growth import fitting_trials, grown_plan, growth_of, stop_growing
 from headcount.orchestrator.store.models import SETTLED_STATES, Cell, Job, Sweep, SweepJob
 from headcount.orchestrator.store.submission import extend
-from headcount.sweeps.growth import cell_key
-from headcount.sweeps.plan import points_at
-from headcount.sweeps.refining import refined_values
-from headcount.sweeps.seed_addition import Pair, seeds_wanted
-from headcount.sweeps.spec import SweepSpec
+from headcount.sweeps.file.spec import SweepSpec
+from headcount.sweeps.planning.growth import cell_key
+from headcount.sweeps.planning.plan import points_at
+from headcount.sweeps.planning.refining import refined_values
+from headcount.sweeps.planning.seed_addition import Pair, seeds_wanted
 
 
 def search_step(

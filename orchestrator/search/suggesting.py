@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headcount.sweeps.spec import SweepSpec
+from headcount.sweeps.file.spec import SweepSpec
 
 if TYPE_CHECKING:
     import optuna

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.following import cell_words
+from headcount.orchestrator.following.live import cell_words
 from headcount.orchestrator.search.growing import spec_of
 from headcount.orchestrator.search.steps import fresh_seeds
 from headcount.orchestrator.search.trials import best_trial, penalty
 from headcount.orchestrator.store.growth import fitting_trials
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
+from headcount.sweeps.file.spec import SweepSpec
 from headcount.sweeps.rendering import counted
-from headcount.sweeps.spec import SweepSpec
 from headcount.sweeps.statistics import mean_estimate, paired_delta
 
 

@@ -22,8 +22,8 @@ from headcount.orchestrator.store.models import (
 )
 from headcount.orchestrator.store.submission import extend
 from headcount.orchestrator.store.wishes import withdraw
-from headcount.sweeps.plan import is_trainable
-from headcount.sweeps.spec import SweepSpec
+from headcount.sweeps.file.spec import SweepSpec
+from headcount.sweeps.planning.plan import is_trainable
 
 
 class SeedJob(NamedTuple):

@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.growth import texts_of
 from headcount.orchestrator.store.models import Cell, Sweep
-from headcount.sweeps.growth import cell_key, plain
+from headcount.sweeps.planning.growth import cell_key, plain
 from headcount.trainer.errors import UserError
 
 if TYPE_CHECKING:
-    from headcount.sweeps.plan import Plan
-    from headcount.sweeps.spec import SweepSpec
+    from headcount.sweeps.file.spec import SweepSpec
+    from headcount.sweeps.planning.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def difference(session: Session, plan: "Plan") -> Difference | None:
 
 def _edited_beside_columns(sweep: Sweep, spec: "SweepSpec") -> Iterator[str]:
     """What only the file says: the fields that all jobs share, and how they are ordered and reported."""
-    from headcount.sweeps.spec import parse_spec
+    from headcount.sweeps.file.spec import parse_spec
 
     try:
         before = parse_spec(sweep.yaml, sweep.name)

@@ -11,13 +11,13 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import announce_sweep
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob, Trial
-from headcount.sweeps.growth import Growth, cell_key, plain
+from headcount.sweeps.planning.growth import Growth, cell_key, plain
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data.manifest import Manifest
 
 if TYPE_CHECKING:
-    from headcount.sweeps.plan import Plan
-    from headcount.sweeps.spec import SweepSpec
+    from headcount.sweeps.file.spec import SweepSpec
+    from headcount.sweeps.planning.plan import Plan
 
 
 def growth_of(session: Session, spec: "SweepSpec") -> Growth:
@@ -25,7 +25,7 @@ def growth_of(session: Session, spec: "SweepSpec") -> Growth:
     sweep = session.scalar(select(Sweep).where(Sweep.name == spec.name))
     if sweep is None or not spec.is_adaptive:
         return Growth()
-    from headcount.sweeps.plan import points_at
+    from headcount.sweeps.planning.plan import points_at
 
     trials = fitting_trials(session, sweep.id, spec)
     points: tuple[dict[str, Any], ...] = ()
@@ -76,7 +76,7 @@ def texts_of(plan: "Plan") -> list[list[Any]] | None:
 
 def grown_plan(session: Session, sweep: Sweep, spec: "SweepSpec", growth: Growth) -> "Plan":
     """The sweep's plan with what `growth` adds, by the texts as they were when it was submitted."""
-    from headcount.sweeps.plan import plan
+    from headcount.sweeps.planning.plan import plan
 
     texts: dict[DataConfig, Manifest] = {}
     for values, fingerprint in sweep.texts or ():

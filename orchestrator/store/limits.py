@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Attempt, Job, Sweep, SweepJob
-from headcount.sweeps.allowance import Allowance, allowance
+from headcount.sweeps.forecasting.allowance import Allowance, allowance
 
 RECENT = 50
 """Attempts whose rates are looked at."""

@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.scheduling.turns import Lane, Need, Turn, Waiting, arrange
 from headcount.orchestrator.store.limits import allowances, flops_left
 from headcount.orchestrator.store.memory import memory_kind
 from headcount.orchestrator.store.models import Attempt, Event, Job, Sweep, SweepJob
-from headcount.orchestrator.turns import Lane, Need, Turn, Waiting, arrange
 
 ALONE = 1.0
 """The share of a job that ran out of a card's memory before."""

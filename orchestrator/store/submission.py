@@ -14,12 +14,12 @@ from headcount.orchestrator.store.journal import announce_sweep, now
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
 from headcount.orchestrator.store.tails import report_over
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
-from headcount.sweeps.growth import cell_key, plain
+from headcount.sweeps.planning.growth import cell_key, plain
 from headcount.trainer.config import NUMERICS, fields_of
 from headcount.trainer.flops import job_flops, parameter_count
 
 if TYPE_CHECKING:
-    from headcount.sweeps.plan import Plan, PlannedJob
+    from headcount.sweeps.planning.plan import Plan, PlannedJob
 
 
 @dataclass(frozen=True)

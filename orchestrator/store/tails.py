@@ -11,7 +11,7 @@ from headcount.orchestrator.store.wishes import chunks
 from headcount.trainer.tail import tail_mean
 
 if TYPE_CHECKING:
-    from headcount.sweeps.spec import SweepSpec
+    from headcount.sweeps.file.spec import SweepSpec
 
 
 def report_over(session: Session, spec: "SweepSpec", sweep_id: int, job_ids: Collection[str]) -> int:

@@ -21,7 +21,7 @@ PROBE_SECONDS = 60.0
 
 def examine_cluster(settings: Settings, store: Store, address: str, here: NodeReport) -> Iterator[Finding]:
     """The nodes' findings, with `here` as what they must agree with."""
-    from headcount.orchestrator.cluster import Cluster
+    from headcount.orchestrator.cluster.connection import Cluster
 
     try:
         cluster = Cluster(settings, address, _lost)

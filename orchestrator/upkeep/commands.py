@@ -43,7 +43,7 @@ def gc(kinds: tuple[str, ...], older_than: str, delete: bool) -> None:
     """
     from datetime import timedelta
 
-    from headcount.orchestrator.following import seconds_of
+    from headcount.orchestrator.following.live import seconds_of
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
     from headcount.orchestrator.store.journal import now, user_name

@@ -7,9 +7,9 @@ from typing import Literal
 from rich.console import Console
 from sqlalchemy import func, select
 
-from headcount.orchestrator import local_ray
 from headcount.orchestrator.artifacts.address import Artifacts
-from headcount.orchestrator.lease import current_holder
+from headcount.orchestrator.cluster import local_ray
+from headcount.orchestrator.scheduling.lease import current_holder
 from headcount.orchestrator.settings import Settings, load_settings
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.journal import now

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 
 from headcount.orchestrator.artifacts.datasets import dataset_of
-from headcount.orchestrator.overview import attempts_of, find_job
+from headcount.orchestrator.following.overview import attempts_of, find_job
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import touch_sweeps_of
@@ -21,7 +21,7 @@ from headcount.orchestrator.store.models import (
     Job,
     Measurement,
 )
-from headcount.sweeps.identity import job_id
+from headcount.sweeps.planning.identity import job_id
 from headcount.trainer import events
 from headcount.trainer.config import NUMERICS, FieldError, JobConfig, job_from_fields
 from headcount.trainer.errors import UserError

@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Job, Sweep
-from headcount.sweeps.plan import plan
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.planning.plan import plan
 from headcount.trainer.data import prepare
 
 YAML = """\

@@ -8,7 +8,7 @@ from builders import CONTROL, JobKey, build_sweep
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
-from headcount.dashboard.pages import create_service
+from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 

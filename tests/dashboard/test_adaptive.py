@@ -12,7 +12,7 @@ from search_study import Study
 
 from headcount.api.results import ablation_table
 from headcount.dashboard.choice import tabs_of
-from headcount.dashboard.pages import create_service
+from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 

@@ -8,9 +8,10 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import ablation_table
 from headcount.api.results.compare import differences
-from headcount.dashboard import compare_sweeps, text
-from headcount.dashboard.compare_page import Asked
-from headcount.dashboard.compare_sweeps import sweeps_page
+from headcount.dashboard import text
+from headcount.dashboard.pages import compare_sweeps
+from headcount.dashboard.pages.compare import Asked
+from headcount.dashboard.pages.compare_sweeps import sweeps_page
 
 TWO = "sweep=head-count&sweep=in-flight"
 

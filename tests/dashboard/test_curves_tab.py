@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from headcount.api.results.training_curves import training_curves
 from headcount.dashboard import text
 from headcount.dashboard.figures.smoothing import ema
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.pages.sweep import sweep_page
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Artifact, Job
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from headcount.dashboard.pages import create_service
+from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.exchange.external import import_runs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.api.results import evaluations, job_view
-from headcount.dashboard.job_figures import job_figures
-from headcount.dashboard.pages import create_service
+from headcount.dashboard.pages.job_figures import job_figures
+from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.models import Attempt, Job, SweepJob

@@ -13,8 +13,8 @@ from headcount.api.results.cell_curves import cell_curves, delta_curve
 from headcount.api.results.curves import best_cell
 from headcount.dashboard import text
 from headcount.dashboard.figures import speed
+from headcount.dashboard.pages.sweep import SweepPage, sweep_page
 from headcount.dashboard.report import report
-from headcount.dashboard.sweep_page import SweepPage, sweep_page
 from headcount.dashboard.tabs import FIGURES, curves
 
 

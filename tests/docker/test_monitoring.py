@@ -11,10 +11,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from headcount.api.app import create_app
 from headcount.api.service import DEFAULT_PORT
-from headcount.orchestrator.metrics import StoreCollector
+from headcount.orchestrator.scheduling.metrics import StoreCollector
+from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
-from headcount.orchestrator.waits import Waits
 
 MONITORING = Path(__file__).parents[2] / "docker/monitoring"
 

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from headcount.__main__ import cli
-from headcount.sweeps.adaptive import Search
-from headcount.sweeps.sections import READERS
+from headcount.sweeps.file.adaptive import Search
+from headcount.sweeps.file.sections import READERS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -146,3 +146,12 @@ def test_marked_commands_do_what_the_pages_say(tmp_path: Path) -> None:
             assert words in done.stdout, f"{named(page)}: {block}\n{done.stdout}"
             ran += 1
     assert ran == 8
+
+
+def test_the_page_on_failures_names_tests_that_are_there() -> None:
+    cited = re.findall(r"`([\w./]*test_\w+\.py)`(?:: ([^|…;`]+) …)?", (DOCS / "failures.md").read_text())
+    assert len(cited) > 20
+    for path, words in cited:
+        text = (ROOT / "tests" / "orchestrator" / path).read_text()
+        name = re.sub(r"\W+", "_", words.strip().lower())
+        assert f"def test_{name}" in text, (path, words)

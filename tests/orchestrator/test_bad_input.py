@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from homes import Home
 
-from headcount.orchestrator import local_ray
+from headcount.orchestrator.cluster import local_ray
 
 
 @pytest.fixture

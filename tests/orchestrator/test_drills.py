@@ -15,8 +15,8 @@ from ray_nodes import Nodes, ray_nodes
 
 import headcount
 from headcount import __version__
-from headcount.sweeps.plan import plan
-from headcount.sweeps.spec import load_spec
+from headcount.sweeps.file.spec import load_spec
+from headcount.sweeps.planning.plan import plan
 from headcount.trainer.data import open_dataset, prepare
 from headcount.trainer.events import Result
 from headcount.trainer.loop import train
@@ -155,7 +155,7 @@ def test_nodes_that_may_hold_no_slots_are_told_of_and_the_others_train(
     def told() -> set[str]:
         return {words for (words,) in home.rows("SELECT words FROM notice")}
 
-    expected = ["it has headcount 9.9.9", "No module named 'headcount.orchestrator.warden'"]
+    expected = ["it has headcount 9.9.9", "No module named 'headcount.orchestrator.cluster.warden'"]
     expected += ["it does not share"] if os.geteuid() == 0 else []
     wait_for(lambda: all(any(words in line for line in told()) for words in expected), 60)
     output, _ = run.communicate(timeout=120)

@@ -11,15 +11,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import func, make_url, select
 
-from headcount.orchestrator import lease as lease_module
 from headcount.orchestrator.bench.stand_in import StandIn
 from headcount.orchestrator.bench.trivial import REPORTS, trivial_plan
-from headcount.orchestrator.hearing import Hearing
-from headcount.orchestrator.lease import Lease
-from headcount.orchestrator.scheduler import Scheduler
+from headcount.orchestrator.scheduling import lease as lease_module
+from headcount.orchestrator.scheduling.hearing import Hearing
+from headcount.orchestrator.scheduling.lease import Lease
+from headcount.orchestrator.scheduling.scheduler import Scheduler
+from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.store import Store, journal, open_store, submit, transitions, withdraw
 from headcount.orchestrator.store.models import Attempt, Evaluation, Job, SweepJob
-from headcount.orchestrator.waits import Waits
 
 
 def asked_for(store: Store, jobs: int) -> int:

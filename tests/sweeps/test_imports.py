@@ -15,8 +15,8 @@ for name in ("torch", "triton", "ray", "sqlalchemy", "alembic", "optuna", "fasta
 import headcount.sweeps
 for module in pkgutil.iter_modules(headcount.sweeps.__path__, "headcount.sweeps."):
     importlib.import_module(module.name)
-from headcount.sweeps.plan import plan
-from headcount.sweeps.spec import load_spec
+from headcount.sweeps.planning.plan import plan
+from headcount.sweeps.file.spec import load_spec
 from headcount.trainer.data import Manifest
 
 manifest = Manifest("f" * 64, "stdlib", 256, 9_000_000, 500_000, 1_000, 9_500_000)

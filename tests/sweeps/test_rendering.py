@@ -6,10 +6,10 @@ import json
 import pytest
 from rich.console import Console
 
-from headcount.sweeps.plan import Plan, plan
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.forecasting.speed import History
+from headcount.sweeps.planning.plan import Plan, plan
 from headcount.sweeps.rendering import amount, plan_as_dict, render_plan
-from headcount.sweeps.spec import parse_spec
-from headcount.sweeps.speed import History
 from headcount.trainer.data import Manifest
 from headcount.trainer.flops import job_flops, parameter_count
 

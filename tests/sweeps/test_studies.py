@@ -7,9 +7,9 @@ from click.testing import CliRunner
 
 import headcount.sweeps
 from headcount.__main__ import cli
-from headcount.sweeps.forecast import forecast
-from headcount.sweeps.plan import Plan, plan
-from headcount.sweeps.spec import load_spec
+from headcount.sweeps.file.spec import load_spec
+from headcount.sweeps.forecasting.forecast import forecast
+from headcount.sweeps.planning.plan import Plan, plan
 from headcount.trainer.data import Manifest
 from headcount.trainer.errors import UserError
 

@@ -4,7 +4,7 @@ import pytest
 
 from headcount.trainer.config import JobConfig, job_from_fields
 from headcount.trainer.flops import flops_per_token, job_flops, parameter_count
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.residuals.registry import stream_names
 from headcount.trainer.scales import SCALES
 

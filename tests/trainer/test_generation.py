@@ -6,7 +6,7 @@ from residual_variants import VARIANTS, build, job, perturb
 
 from headcount.trainer.errors import UserError
 from headcount.trainer.generation import generate
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 
 def model_of(variant: dict[str, Any]) -> Transformer:

@@ -27,7 +27,7 @@ from headcount.trainer.events import (
 )
 from headcount.trainer.execution import Execution
 from headcount.trainer.loop import train
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 Job = Callable[..., JobConfig]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from headcount.trainer.config import JobConfig
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.optimizer import build_optimizer, set_learning_rate
 from headcount.trainer.residuals.registry import stream_names
 

@@ -12,7 +12,7 @@ from headcount.trainer.data import Dataset
 from headcount.trainer.evaluation import window_losses
 from headcount.trainer.events import Evaluation, Event
 from headcount.trainer.loop import train
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 Job = Callable[..., JobConfig]
 

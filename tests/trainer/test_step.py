@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from headcount.trainer.attention import check_flash
 from headcount.trainer.config import JobConfig
 from headcount.trainer.errors import UserError
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.attention import check_flash
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.step import Updater, updater_for
 
 WINDOWS = torch.randint(256, (8, 17), generator=torch.Generator().manual_seed(0))

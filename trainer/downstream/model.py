@@ -13,7 +13,7 @@ from torch import Tensor
 from headcount.trainer.data.tokenizer import Tokenizer
 from headcount.trainer.errors import UserError
 from headcount.trainer.generation import generate
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 BATCH_TOKENS = 16_384
 """Of one pass, padding included; a longer window is a pass of its own."""

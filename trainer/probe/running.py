@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from headcount.trainer.errors import UserError
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.probe.figures import Figures, Settings, Site
 from headcount.trainer.probe.measures import (
     collinearity,

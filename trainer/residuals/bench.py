@@ -24,7 +24,7 @@ from headcount.trainer.events import Evaluation, Result
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows
 from headcount.trainer.loop import train
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.residuals.registry import added_parameters, stream_label
 from headcount.trainer.step import updater_for
 

@@ -18,7 +18,7 @@ import math
 from torch import Tensor, nn
 
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.layers import RMSNorm
+from headcount.trainer.model.layers import RMSNorm
 from headcount.trainer.residuals.interface import ResidualStream, State
 
 READS = ("loops",)

@@ -16,8 +16,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from headcount.kernels import Choice
-from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.model.attention import Attention
 
 State = Any
 """What a stream keeps of the depth history during one forward pass. Only the stream itself looks into it."""

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from headcount.kernels import route_groups, routing_weights
-from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.model.attention import Attention
 from headcount.trainer.residuals.interface import State
 from headcount.trainer.residuals.routed import RoutedStream
 

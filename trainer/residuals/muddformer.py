@@ -25,9 +25,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.layers import Linear, RMSNorm
+from headcount.trainer.model.attention import Attention
+from headcount.trainer.model.layers import Linear, RMSNorm
 from headcount.trainer.residuals.interface import ResidualStream, State
 from headcount.trainer.residuals.mixing import weighted_sum
 

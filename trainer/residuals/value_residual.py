@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from headcount.trainer.attention import Attention
 from headcount.trainer.config import ModelConfig
+from headcount.trainer.model.attention import Attention
 from headcount.trainer.residuals.interface import ResidualStream, State
 
 READS = ("value_mix",)

@@ -14,8 +14,8 @@ from headcount.api.results import (
     paired_statistics,
 )
 from headcount.orchestrator.store import Store, submit
-from headcount.sweeps.plan import plan
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.planning.plan import plan
 from headcount.trainer.data import prepare
 
 

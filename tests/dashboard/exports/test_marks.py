@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy.orm import Session
 
 from headcount.dashboard.exports.marks import Axis, Marks, marks_of, plain_text
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.pages.sweep import sweep_page
 
 
 def marks(session: Session, figure: int = 0, **query: str) -> Marks:

@@ -7,7 +7,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.dashboard.figures.depth import DepthLine, depth_summary, sources_figure
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.pages.sweep import sweep_page
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Job, Measurement
 

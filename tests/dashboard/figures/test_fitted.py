@@ -6,7 +6,7 @@ from table_rows import control, row
 
 from headcount.api.results import CurveLine, LineShape, ablation_table, paired_statistics
 from headcount.dashboard.figures.fitted import minimum_of
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.pages.sweep import sweep_page
 from headcount.sweeps.statistics import parabola
 
 KV = {"model.kv_heads": 4}

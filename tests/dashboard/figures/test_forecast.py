@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 from headcount.api.results.timeline import Span
 from headcount.dashboard.figures import forecast
 from headcount.dashboard.figures.forecast import ForecastPoint, forecast_points
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.pages.sweep import sweep_page
 
 BEGUN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -5,7 +5,7 @@ from headcount.api.results import ablation_table, paired_statistics
 from headcount.dashboard import text
 from headcount.dashboard.figures import forest
 from headcount.dashboard.figures.bars import bars
-from headcount.dashboard.sweep_page import sweep_page
+from headcount.dashboard.pages.sweep import sweep_page
 
 
 def test_the_rows_are_the_comparisons_lowest_first(session: Session) -> None:

@@ -20,10 +20,10 @@ from s3_server import Bucket
 from headcount.orchestrator.artifacts.address import Artifacts, ArtifactsUnavailable
 from headcount.orchestrator.artifacts.copies import JobCopies
 from headcount.orchestrator.artifacts.datasets import publish
-from headcount.orchestrator.slot import Slot
+from headcount.orchestrator.slots.slot import Slot
 from headcount.orchestrator.store.transitions import job_folder
-from headcount.trainer import checkpoint
 from headcount.trainer.data import open_dataset
+from headcount.trainer.job_files import checkpoint
 
 KEY = "jobs/ab/job"
 OWNER = {"seed": 0}
@@ -101,7 +101,7 @@ import sys
 from pathlib import Path
 from headcount.orchestrator.artifacts.address import Artifacts
 from headcount.orchestrator.artifacts.copies import JobCopies
-from headcount.trainer import checkpoint
+from headcount.trainer.job_files import checkpoint
 folder = Path(sys.argv[1])
 event = checkpoint.save(folder / "checkpoints", 2, {"step": 2, "fill": "x" * 4_000_000}, {"seed": 0})
 for event in JobCopies(folder, sys.argv[2], Artifacts(sys.argv[3]), lambda: True).sent([event]):

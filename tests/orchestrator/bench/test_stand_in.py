@@ -8,11 +8,11 @@ from sqlalchemy import func, select
 from headcount.orchestrator.bench.scheduling import growth
 from headcount.orchestrator.bench.stand_in import StandIn
 from headcount.orchestrator.bench.trivial import REPORTS, trivial_plan
-from headcount.orchestrator.lease import Lease
-from headcount.orchestrator.scheduler import Scheduler
+from headcount.orchestrator.scheduling.lease import Lease
+from headcount.orchestrator.scheduling.scheduler import Scheduler
+from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.store import Store, submit
 from headcount.orchestrator.store.models import Attempt, Evaluation, Job
-from headcount.orchestrator.waits import Waits
 
 
 def test_plans_have_the_jobs_asked_for_and_none_of_another() -> None:

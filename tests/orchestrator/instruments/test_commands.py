@@ -11,19 +11,19 @@ from plans import start_next
 
 from headcount.__main__ import cli
 from headcount.orchestrator.instruments.models import find_model
-from headcount.orchestrator.planning import make_plan
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store, submit
 from headcount.orchestrator.store.recording import record_events
 from headcount.orchestrator.store.transitions import job_folder
-from headcount.sweeps.spec import parse_spec
+from headcount.orchestrator.submitting.planning import make_plan
+from headcount.sweeps.file.spec import parse_spec
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.data import open_dataset
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import to_record
 from headcount.trainer.execution import Execution
+from headcount.trainer.job_files.model_file import read_model, write_model
 from headcount.trainer.loop import train
-from headcount.trainer.model_file import read_model, write_model
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from sqlalchemy import select
 
 from headcount.orchestrator.exchange.bundle import write_bundle
 from headcount.orchestrator.exchange.importing import import_bundle
-from headcount.orchestrator.overview import job_lines, sweep_state
+from headcount.orchestrator.following.overview import job_lines, sweep_state
 from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.store import Store, open_store, withdraw
 from headcount.orchestrator.store.models import Cell, Job, SweepJob

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headcount.orchestrator.search.suggesting import PastTrial, suggest
-from headcount.sweeps.spec import SweepSpec, parse_spec
+from headcount.sweeps.file.spec import SweepSpec, parse_spec
 
 METHODS = ["tpe", "random", "cmaes", pytest.param("gp", marks=pytest.mark.timeout(120))]
 

@@ -6,7 +6,7 @@ from plans import EVALUATIONS, SWEEP, finish, make_plan, start_next, submit_text
 from headcount.orchestrator.exchange.checking import check_store
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Job, Sweep
-from headcount.sweeps.spec import SpecError
+from headcount.sweeps.file.spec import SpecError
 
 LAST = [loss for _, loss in EVALUATIONS]
 

@@ -7,7 +7,7 @@ import pytest
 from homes import Home
 from plans import submit_text
 
-from headcount.orchestrator.lease import Lease
+from headcount.orchestrator.scheduling.lease import Lease
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Notice

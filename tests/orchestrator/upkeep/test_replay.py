@@ -9,11 +9,11 @@ from plans import start_next, submit_text
 from sqlalchemy import select
 
 from headcount.api.results import ablation_table, paired_statistics
-from headcount.orchestrator.planning import make_plan
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, submit
 from headcount.orchestrator.store.models import Attempt, Measurement
 from headcount.orchestrator.store.recording import record_events
+from headcount.orchestrator.submitting.planning import make_plan
 from headcount.orchestrator.upkeep.replay import (
     Record,
     Stretch,
@@ -23,7 +23,7 @@ from headcount.orchestrator.upkeep.replay import (
     replay,
     stretches,
 )
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.data import open_dataset
 from headcount.trainer.errors import UserError

@@ -7,8 +7,8 @@ import torch
 from residual_reference import SITES, embedding, reads_of, stream_of
 from residual_variants import build, job, perturb, tokens
 
-from headcount.sweeps.plan import plan
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.planning.plan import plan
 from headcount.trainer.data import Manifest
 from headcount.trainer.residuals.mhar import Stream
 

@@ -10,8 +10,8 @@ import torch
 from residual_variants import TINY, build, job, kept_values, perturb, tokens
 
 import headcount
-from headcount.sweeps.plan import plan
-from headcount.sweeps.spec import parse_spec
+from headcount.sweeps.file.spec import parse_spec
+from headcount.sweeps.planning.plan import plan
 from headcount.trainer import residuals
 from headcount.trainer.config import job_from_fields
 from headcount.trainer.data import Manifest

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import headcount.sweeps
-from headcount.sweeps.plan import PlannedJob, plan
-from headcount.sweeps.spec import load_spec
+from headcount.sweeps.file.spec import load_spec
+from headcount.sweeps.planning.plan import PlannedJob, plan
 from headcount.trainer.data import Dataset
 from headcount.trainer.events import Evaluation, Result
 from headcount.trainer.execution import Execution

@@ -16,7 +16,7 @@ from residual_reference import (
 from residual_variants import build, job, perturb, tokens
 from torch import Tensor
 
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 
 def test_denseformer() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headcount.kernels.forward import Forward
 from headcount.trainer.config import JobConfig
-from headcount.trainer.model import Transformer
+from headcount.trainer.model.transformer import Transformer
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="test_gpu.py trains them there")
 

@@ -1,0 +1,1 @@
+"""The pages, one or two files each."""

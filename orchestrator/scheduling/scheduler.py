@@ -1,0 +1,190 @@
+"""The loop that makes the cluster do what the store wants. It may die at any moment: the next one goes on.
+
+Nothing is kept here that cannot be found again: which jobs are to run is in the store, which slots are alive
+Ray knows, and every slot keeps its attempt's events until they are stored.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from sqlalchemy import select
+
+from headcount.orchestrator.cluster.connection import Cluster, node_id
+from headcount.orchestrator.cluster.nodes import Nodes
+from headcount.orchestrator.scheduling.hearing import Hearing
+from headcount.orchestrator.scheduling.lacking import Lacking
+from headcount.orchestrator.scheduling.lease import LEASE_SECONDS, Lease
+from headcount.orchestrator.scheduling.packing import share_on
+from headcount.orchestrator.scheduling.placement import place
+from headcount.orchestrator.scheduling.seats import Seat
+from headcount.orchestrator.scheduling.turns import Turn
+from headcount.orchestrator.scheduling.waits import Waits
+from headcount.orchestrator.search.growing import Growing
+from headcount.orchestrator.store.engine import StoreUnavailable
+from headcount.orchestrator.store.memory import recorded_peaks
+from headcount.orchestrator.store.models import Job
+from headcount.orchestrator.store.queue import Queue
+from headcount.orchestrator.store.transitions import Work, dispatch
+
+log = logging.getLogger(__name__)
+
+FITTING_SECONDS = 1.0
+CANCEL_SECONDS = 10.0
+"""After this a job that was asked to stop loses its slot."""
+
+STOP_SECONDS = 30.0
+
+DRAIN_SECONDS = 2.0
+"""Before a node's last moment: what has not stopped by then is given up in good order."""
+
+MOST_A_CARD = 8
+MOST_A_WRITE = 100
+"""Jobs that are dispatched in one transaction: others who write wait for its end."""
+
+
+class Scheduler:
+    """Reconciles the store with the cluster, a round at a time, as the lease's holder."""
+
+    def __init__(self, lease: Lease, cluster: Cluster, waits: Waits) -> None:
+        self.lease, self.cluster = lease, cluster
+        self.store = lease.store
+        self.waits = waits
+        self.nodes = Nodes(cluster)
+        self.hearing = Hearing(lease, cluster, self.nodes)
+        self.seats = self.hearing.seats
+        self.lacking = Lacking(lease, cluster, self.nodes)
+        self.growing = Growing(lease)
+        self.queue = Queue()
+        self._with_gpus = False
+        self._renewed = self._fitted = 0.0
+
+    def run(self, ended: Callable[[], bool]) -> None:
+        """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
+        catch_up = self.hearing.adopt
+        behind = True
+        while not ended():
+            try:
+                if behind:
+                    catch_up()
+                    self.queue.forget()
+                    catch_up, behind = self.hearing.settle_doubts, False
+                self._round()
+            except StoreUnavailable as error:
+                log.warning("%s; trying again", error)
+                behind = True
+                time.sleep(1)
+
+    def stop(self) -> None:
+        """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
+        self.queue.forget()
+        self._read_wishes()
+        for seat in self.hearing.busy():
+            if seat.stop_by is None:
+                self.hearing.ask_to_stop(seat, "preempted", STOP_SECONDS)
+        deadline = time.monotonic() + STOP_SECONDS
+        while self.hearing.busy() and time.monotonic() < deadline:
+            self.hearing.listen()
+        for seat in self.hearing.busy():
+            self.hearing.lose(seat, "preempted", "did not stop in time")
+        self.dismiss_all()
+
+    def dismiss_all(self) -> None:
+        """Let all slots go at once; what they ran is settled as lost by the next scheduler."""
+        self.growing.close()
+        self.lacking.withdraw()
+        self.nodes.clear_marks()
+        for seat in list(self.seats.values()):
+            self.hearing.dismiss(seat)
+
+    def _round(self) -> None:
+        if time.monotonic() - self._renewed > LEASE_SECONDS / 3:
+            self.lease.renew()
+            self._renewed = time.monotonic()
+        self.nodes.refresh(self.seats)
+        self._read_wishes()
+        self._stop_by_force()
+        self._stop_drained()
+        self._give_up_hanging()
+        self.growing.step()
+        self._place()
+        self.hearing.listen()
+
+    def _read_wishes(self) -> None:
+        """Keep up with what is wanted, and ask jobs to stop that nobody wants any more."""
+        if self.nodes.with_gpus != self._with_gpus:
+            self._with_gpus, self.queue = self.nodes.with_gpus, Queue(by_memory=True)
+            with self.store.read() as session:
+                self.hearing.peaks |= recorded_peaks(session)
+        with self.store.read() as session:
+            if not self.queue.read(session) or not self.hearing.busy():
+                return
+            cancelling = set(session.scalars(select(Job.id).where(Job.state == "cancelling")))
+        for seat in self.hearing.busy():
+            assert seat.work is not None
+            if seat.work.job_id in cancelling and seat.stop_by is None:
+                self.hearing.ask_to_stop(seat, "cancelled", CANCEL_SECONDS)
+
+    def _stop_by_force(self) -> None:
+        for seat in self.hearing.busy():
+            if seat.stop_by is not None and time.monotonic() > seat.stop_by:
+                self.hearing.lose(seat, seat.stop_cause, "stopped by force")
+
+    def _stop_drained(self) -> None:
+        """Have what runs on nodes that are about to go write a checkpoint, and go on elsewhere."""
+        for seat in list(self.seats.values()):
+            node = node_id(seat.where)
+            if node not in self.nodes.draining or seat.stop_by is not None:
+                continue
+            if seat.work is None:
+                self.hearing.dismiss(seat)
+                continue
+            left = self.nodes.draining[node]
+            seconds = STOP_SECONDS if left is None else min(STOP_SECONDS, left - DRAIN_SECONDS)
+            self.hearing.ask_to_stop(seat, "preempted", max(1.0, seconds))
+
+    def _give_up_hanging(self) -> None:
+        for seat in self.hearing.busy():
+            if verdict := seat.pulse.verdict(seat.heard_at, time.monotonic()):
+                self.hearing.lose(seat, *verdict)
+
+    def _place(self) -> None:
+        """Give free slots the jobs whose turn it is, and see to it that there are slots of the right kind."""
+        timed = time.monotonic() - self._fitted > FITTING_SECONDS
+        if timed:
+            self.hearing.let_idle_go()
+        if not (timed or any(seat.is_free for seat in self.seats.values())):
+            return
+        devices = self.nodes.devices(self.seats.values())
+        with self.store.read() as session:
+            most = MOST_A_CARD * (len(devices) if self._with_gpus else sum(int(d.room) for d in devices))
+            turns = self.queue.turns(session)
+            held = [seat.held for seat in self.seats.values()]
+            decisions = place(turns, devices, held, lambda t, d: share_on(t, d, self.hearing.peaks), most + 8)
+        if not (decisions.give or decisions.make or decisions.wait or decisions.nowhere):
+            self.waits.nothing_queued()
+        for name in decisions.leave:
+            self.hearing.dismiss(self.seats[name])
+        for making in decisions.make:
+            self.hearing.make(making, self._with_gpus)
+        for start in range(0, len(decisions.give), MOST_A_WRITE):
+            self._dispatch(decisions.give[start : start + MOST_A_WRITE])
+        if timed:
+            self._fitted = time.monotonic()
+            self.lacking.tell(decisions, self.seats.values(), self._with_gpus)
+
+    def _dispatch(self, pairs: list[tuple[str, Turn]]) -> None:
+        given: list[tuple[Seat, Work]] = []
+        with self.lease.write() as session:
+            for name, turn in pairs:
+                seat = self.seats[name]
+                share = len(seat.cards) * seat.share if self._with_gpus else None
+                work = dispatch(session, self.lease.epoch, turn.job_id, seat.name, seat.where, share)
+                self.queue.took(turn.job_id)
+                if work:
+                    given.append((seat, work))
+        for seat, work in given:
+            self.waits.dispatched(seat.since)
+            self.hearing.start(seat, work)
+            told = {"job": work.job_id, "attempt": work.number, "slot": seat.name, "node": seat.where}
+            log.info("attempt %d of %s on %s", work.number, work.job_id[:8], seat.name, extra=told)

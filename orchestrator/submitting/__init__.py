@@ -1,0 +1,1 @@
+"""From a sweep's file to wishes in a store or at a service, and what changes them afterwards."""

@@ -1,0 +1,1 @@
+"""The sweep file: read, and every mistake in it told by line."""

@@ -1,0 +1,97 @@
+from dataclasses import replace
+
+import pytest
+from sqlalchemy.orm import Session
+
+from headcount.api.results import ablation_table, sweep_view
+from headcount.api.results.significance import PairedStatistics, paired_statistics
+from headcount.dashboard import text
+from headcount.dashboard.pages.headline import Headline, headline
+
+
+def of(session: Session, name: str) -> tuple[Headline, PairedStatistics]:
+    table = ablation_table(session, name)
+    statistics = paired_statistics(table)
+    return headline(sweep_view(session, name), table, statistics), statistics
+
+
+def test_an_edited_analysis_is_called_exploratory(session: Session) -> None:
+    table = ablation_table(session, "head-count")
+    statistics = paired_statistics(table)
+    edited = replace(sweep_view(session, "head-count"), exploratory=True)
+    badges = headline(edited, table, statistics).badges
+    assert badges[0] == "exploratory: the analysis was edited after submission"
+    assert badges[1:] == of(session, "head-count")[0].badges
+
+
+def test_the_best_cell_with_its_own_numbers(session: Session) -> None:
+    made, statistics = of(session, "head-count")
+    best = next(
+        c
+        for c in statistics.comparisons
+        if c.settings["model.routing_heads"] == 8 and c.settings["model.kv_heads"] == 4
+    )
+    assert best.simultaneous is not None
+    assert made.lead == "H\u00a08 · KV\u00a04"
+    assert made.rest == (
+        f" has the lowest loss: {text.signed(best.simultaneous.mean)}\u00a0"
+        f"{text.interval(best.simultaneous.low, best.simultaneous.high)} against the control, "
+        "3\u00a0paired\u00a0seeds."
+    )
+    test, rivals, shape = made.more
+    assert test == (
+        "The 95 % interval holds for 15 comparisons at once, so also for the one picked as the lowest; it "
+        "rests on its own error, steadied by that of all cells. The cell differs from its control: "
+        f"{text.p_equals(best.simultaneous.p)}, corrected likewise."
+    )
+    standings = next(b for b in statistics.best if b.settings["model.kv_heads"] == 4).standings
+    assert [s.may_be_best for s in standings] == [False, False, False, True, False]
+    assert rivals == "Every other cell of its line is worse, all 5 compared at once."
+    line = next(s for s in statistics.shapes if s.settings["model.kv_heads"] == 4)
+    assert line.shape is not None
+    assert line.shape.u_shaped
+    assert shape == (
+        "A U is supported at KV\u00a04: H 1 and 16 against H 4 and 8, "
+        f"{text.p_equals(line.shape.p)} (the larger of the ends)."
+    )
+    assert made.badges == ("n = 3: under 5 seeds",)
+
+
+def test_cells_that_may_be_the_best_as_well_are_named(session: Session) -> None:
+    made, statistics = of(session, "in-flight")
+    assert made.lead == "H\u00a08 · KV\u00a04 · LR\u00a05e-4"
+    settings = {"model.kv_heads": 4, "train.peak_lr": 5e-4}
+    line = next(found for found in statistics.best if found.settings == settings)
+    assert [s.may_be_best for s in line.standings] == [False, False, True, True, False]
+    assert made.more[1] == "Not separable from it: H\u00a04 (5 cells of its line compared at once)."
+
+
+def test_what_is_amiss_is_a_badge(session: Session) -> None:
+    made, _ = of(session, "in-flight")
+    assert made.badges == (
+        "n = 3: under 5 seeds",
+        "1 job diverged",
+        "1 job failed",
+        "4 of 108 jobs without a result yet",
+        "some cells have fewer seeds than planned",
+    )
+
+
+def test_before_the_first_result(session: Session) -> None:
+    made, _ = of(session, "waiting")
+    assert (made.lead, made.rest, made.more) == (
+        "No result yet",
+        ": 8 jobs, 1 running, 7 queued.",
+        (),
+    )
+
+
+@pytest.mark.parametrize("name", ["head-count", "in-flight"])
+def test_the_cell_of_the_headline_has_the_most_seeds(session: Session, name: str) -> None:
+    table = ablation_table(session, name)
+    made, _ = of(session, name)
+    most = max(row.n for row in table.treatments)
+    lowest = min(
+        (row for row in table.treatments if row.n == most and row.mean), key=lambda row: row.mean or 0
+    )
+    assert made.lead.startswith(f"H\u00a0{lowest.settings['model.routing_heads']} ")

@@ -1,0 +1,1 @@
+"""`headcount bench training`, or `python -m headcount.trainer.bench.training`."""
