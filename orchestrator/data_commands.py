@@ -2,9 +2,9 @@
 
 import click
 
-from headcount.trainer.commands import data
+from headcount.trainer.commands import data as of_the_trainer
 
-__all__ = ["data"]
+data = click.Group("data", dict(of_the_trainer.commands), help=of_the_trainer.help)
 
 
 @data.command()

@@ -19,7 +19,25 @@ ACCESS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_worker_niceness": "0",
 }
-"""The same in all tests: a process that has talked to Ray once keeps its token."""
+"""Of every process that talks to the cluster. The test's own does not: one that talked to another Ray before
+would show that one's token."""
+
+_COUNT = """
+import sys
+from ray._raylet import GcsClient
+nodes = GcsClient(address=sys.argv[1]).get_all_node_info(timeout=5).values()
+print(sum(node.state == 0 for node in nodes))
+"""
+
+_DRAIN = """
+import sys, time
+from ray._raylet import GcsClient
+from ray.core.generated import autoscaler_pb2
+reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+deadline = int(1000 * (time.time() + 30))
+accepted, why = GcsClient(address=sys.argv[1]).drain_node(sys.argv[2], reason, "drill", deadline)
+assert accepted, why
+"""
 
 
 class Nodes:
@@ -50,11 +68,22 @@ class Nodes:
         if self.address:  # nodes that start at once on one machine take each other's ports
             wait_for(lambda: self._alive() >= len(self.started), 60)
 
-    def _alive(self) -> int:
-        from ray._raylet import GcsClient
+    def drain(self, node: str) -> None:
+        """Tell the node of that id that it goes in 30 s, as a cloud does before it takes one back."""
+        self._ask(_DRAIN, node)
 
-        nodes = GcsClient(address=self.address).get_all_node_info(timeout=5).values()
-        return sum(node.state == 0 for node in nodes)
+    def _alive(self) -> int:
+        return int(self._ask(_COUNT))
+
+    def _ask(self, code: str, *arguments: str) -> str:
+        asked = subprocess.run(
+            [sys.executable, "-c", code, self.address, *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        return asked.stdout
 
     def kill(self, name: str) -> None:
         """A node dies at once, with all that runs on it."""
@@ -75,7 +104,7 @@ class Nodes:
 
 @contextmanager
 def ray_nodes() -> Iterator[Nodes]:
-    """A cluster whose head holds no jobs; this process may talk to it meanwhile."""
+    """A cluster whose head holds no jobs; commands that are started meanwhile may talk to it."""
     folder = Path(tempfile.mkdtemp(prefix="hc-"))  # sockets need short paths
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ACCESS.items():

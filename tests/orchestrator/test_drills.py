@@ -51,7 +51,7 @@ def test_a_drained_node_a_told_slot_and_a_killed_one_cost_no_result(home: Home, 
     file = home.sweep(STEPS)
     run = home.start("run", file)
     wait_for(lambda: len(nodes_at_work(home)) == 2, 90)
-    _drain(nodes, min(nodes_at_work(home)))
+    nodes.drain(min(nodes_at_work(home)))
     wait_for(lambda: home.rows("SELECT id FROM attempt WHERE cause = 'preempted'"), 30)
     told = wait_for(home.slot_processes)[0]
     os.kill(told, signal.SIGTERM)
@@ -62,16 +62,6 @@ def test_a_drained_node_a_told_slot_and_a_killed_one_cost_no_result(home: Home, 
     assert home.rows("SELECT count(*) FROM attempt WHERE cause = 'slot_lost'") == [(1,)]
     assert home.rows("SELECT count(*) FROM attempt WHERE cause = 'finished'") == [(3,)]
     assert home.tail_means() == _trained_here(Path(file), home.folder)
-
-
-def _drain(nodes: Nodes, node: str) -> None:
-    from ray._raylet import GcsClient
-    from ray.core.generated import autoscaler_pb2
-
-    reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
-    deadline = int(1000 * (time.time() + 30))
-    accepted, why = GcsClient(address=nodes.address).drain_node(node, reason, "drill", deadline)
-    assert accepted, why
 
 
 def _trained_here(file: Path, home: Path) -> dict[str, float | None]:
