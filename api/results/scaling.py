@@ -17,7 +17,8 @@ def scaling_records(table: AblationTable) -> list[Record]:
 
     Raises `QueryError` where the controls cannot fix a law. Time is left out where a control's is not known.
     """
-    controls = [row for row in table.controls if row.flops and row.losses]
+    # as everywhere, a cell with a diverged seed has no loss: those that are left would make it look better
+    controls = [row for row in table.controls if row.flops and row.mean is not None]
     by_compute = _laws([(row.flops or 0.0, row.losses) for row in controls])
     timed = [(_seconds(row), row.losses) for row in controls]
     by_time = None

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the figures beside the model: part of a probe's id."""
+    """What decides the figures beside the model."""
 
     windows: int = 64
     """Validation windows, the first half and the second being the two disjoint texts of `replication`."""

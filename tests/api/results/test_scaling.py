@@ -52,6 +52,15 @@ def test_gains_are_those_of_the_law(table: AblationTable) -> None:
         assert record["gain_extrapolated"] == (record["flops"] == 1e19)
 
 
+def test_a_control_with_a_diverged_seed_is_not_fitted(table: AblationTable) -> None:
+    wild = [
+        replace(row, mean=None, losses=(9.0,)) if row.is_control and row.flops == 1e17 else row
+        for row in table.rows
+    ]
+    for record in named_table(replace(table, rows=tuple(wild)), "scaling").rows:
+        assert record["law_loss"] == pytest.approx(law(record["flops"]), abs=5e-3)
+
+
 def test_without_speeds_there_is_no_time_and_without_computes_no_law(table: AblationTable) -> None:
     silent = replace(table, rows=tuple(replace(row, tokens_per_second=None) for row in table.rows))
     for record in named_table(silent, "scaling").rows:
