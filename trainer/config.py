@@ -11,7 +11,7 @@ from headcount.trainer.residuals.registry import stream_fields, stream_reads
 from headcount.trainer.rules import check_rules
 from headcount.trainer.scales import SCALES
 
-NUMERICS = 1
+NUMERICS = 2
 """Part of every job id. Raised only when the same configuration would train to other numbers."""
 
 BYTE_VOCABULARY = 256

@@ -24,7 +24,7 @@ def losses(events: list[Event]) -> list[tuple[int, float]]:
     return [(event.step, event.loss) for event in events if isinstance(event, Evaluation)]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(("precision", "context"), [("fp32", 16), ("bf16", 16), ("bf16", 128)])
 @pytest.mark.parametrize("residual", ["additive", "mhar"])
 def test_a_job_gives_the_same_bits_again_and_after_a_stop(
     small_job: Callable[..., JobConfig],
@@ -32,8 +32,11 @@ def test_a_job_gives_the_same_bits_again_and_after_a_stop(
     tmp_path: Path,
     residual: str,
     precision: str,
+    context: int,
 ) -> None:
     config = small_job(
+        data__context=context,
+        train__batch_tokens=8 * context,
         model__d_model=64,
         model__residual=residual,
         model__routing_heads=4,

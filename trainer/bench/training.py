@@ -1,4 +1,4 @@
-"""`headcount bench training`, or `python -m headcount.trainer.bench.training`: how fast this machine trains.
+"""`headcount bench training`, or `python -m headcount.trainer.bench`: how fast this machine trains.
 
 For each published scale, whole updates of the published batch, the optimizer included: at the published
 micro-batch in the exact mode and in the fast one, at larger micro-batches, and nanoGPT's own model (`--peer`)
@@ -46,7 +46,7 @@ PUBLISHED = {
     "1b": Published(2, 8e9, 0.45),
 }
 
-PASS_TOKENS = (8_192, 16_384, 32_768)
+PASS_TOKENS = (8_192, 16_384)
 """Of the micro-batches that are tried where it is free."""
 
 AGAINST_PEER = 1.15

@@ -1,5 +1,7 @@
 """Causal self-attention with grouped KV heads, normed queries and keys, and rotary positions."""
 
+from typing import TYPE_CHECKING
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -8,8 +10,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from headcount.trainer.compilation import compiled
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.errors import UserError
+from headcount.trainer.model.flex import attend_flex
 from headcount.trainer.model.layers import Linear, RMSNorm, Working, rms_norm
 from headcount.trainer.model.products import WorkingMatrices
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 
 class KeyValueCache:
@@ -61,6 +67,7 @@ class Attention(nn.Module):
         self.key_norm = RMSNorm(self.head_width, config.norm_eps)
         self.output = Linear(config.d_model, config.d_model)
         self.working: Working | None = None
+        self.blocks: BlockMask | None = None
         self.cache: KeyValueCache | None = None
 
     def forward(self, x: Tensor, rotation: Tensor, place: Tensor | None = None) -> Tensor:
@@ -81,9 +88,11 @@ class Attention(nn.Module):
         )
         return self._combine(query, key, value, place)
 
-    def speed_up(self, matrices: WorkingMatrices, compile: bool) -> None:
+    def speed_up(self, matrices: WorkingMatrices, compile: bool, blocks: "BlockMask | None") -> None:
+        """blocks: of `causal_blocks`, if training passes are to go through FlexAttention."""
         joint = matrices.matrix(self.query.weight, self.key.weight, self.value.weight)
         self.working = Working(joint, compile)
+        self.blocks = blocks
 
     def project(self, for_query: Tensor, for_key: Tensor, for_value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Query [B, T, heads, width], key and value [B, T, kv_heads, width] of normed inputs [B, T, d_model].
@@ -109,7 +118,11 @@ class Attention(nn.Module):
     def _combine(self, query: Tensor, key: Tensor, value: Tensor, place: Tensor | None = None) -> Tensor:
         if self.cache is not None:
             key, value = self.cache.extend(key, value)
-        mixed = _attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2))
+        query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
+        if self.blocks is not None and torch.is_grad_enabled():
+            mixed = compiled(attend_flex)(query, key, value, self.blocks)
+        else:
+            mixed = _attend(query, key, value)
         output: Tensor = self.output(mixed.transpose(1, 2).flatten(2), place)
         return output
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.model.attention import Attention, rotary_angles
 from headcount.trainer.model.drawing import draw_parameters
+from headcount.trainer.model.flex import causal_blocks
 from headcount.trainer.model.head import add_head_gradient, head_gradient, token_losses
 from headcount.trainer.model.layers import MLP, Linear, RMSNorm, Working
 from headcount.trainer.model.products import WorkingMatrices
@@ -102,11 +103,16 @@ class Transformer(nn.Module):
         linears = [module.weight for module in self.modules() if isinstance(module, Linear)]
         matrices = WorkingMatrices([self.embedding, *linears], self.compute_dtype)
         self.working = Working(matrices.matrix(self.embedding), compile)
+        context, head_width = self.rotation.shape[1], 2 * self.rotation.shape[3]
+        device = self.embedding.device
+        blocks = causal_blocks(context, head_width, device, self.compute_dtype) if compile else None
         for module in self.modules():
             if isinstance(module, Linear):
                 module.speed_up(matrices)
-            elif isinstance(module, MLP | Attention):
+            elif isinstance(module, MLP):
                 module.speed_up(matrices, compile)
+            elif isinstance(module, Attention):
+                module.speed_up(matrices, compile, blocks)
             elif isinstance(module, RMSNorm):
                 module.compiled = compile
         return matrices
