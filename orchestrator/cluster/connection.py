@@ -111,11 +111,14 @@ class Cluster:
         return {node: ms / 1000 - time.time() if ms else None for node, ms in deadlines.items()}
 
     def declared_maximum(self) -> dict[str, float] | None:
-        """The resources that the cluster may grow to; none where nobody declared it."""
+        """What the largest node that there may be has of each resource; none where nobody declared it."""
         from ray._private.state import state
 
-        maximum: dict[str, float] | None = state.get_max_resources_from_cluster_config()
-        return maximum
+        config = state.get_cluster_config()
+        groups = [group.resources for group in config.node_group_configs if group.max_count] if config else []
+        if not groups:
+            return None
+        return {name: float(max(group.get(name, 0) for group in groups)) for name in set().union(*groups)}
 
     def request(self, demand: Demand) -> None:
         """Ask Ray's autoscaler for what `demand` needs, in place of what was asked for before."""

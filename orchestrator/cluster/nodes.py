@@ -1,6 +1,7 @@
 """The cluster's nodes: which may hold slots, what room their cards have, and which are about to go."""
 
 import logging
+import math
 import re
 import time
 import uuid
@@ -22,6 +23,9 @@ REFUSED_SECONDS = 60.0
 
 MOST_FAILED_STARTS = 3
 
+ANSWER_SECONDS = 30.0
+"""A warden that has not answered for so long is told of."""
+
 
 class Nodes:
     """What is known of the nodes, refreshed now and then; a warden on each tells what Ray does not."""
@@ -31,6 +35,8 @@ class Nodes:
         self.facts: dict[str, NodeFacts] = {}
         self.with_gpus = False
         """Whether jobs go to cards: where a node has one, or may have."""
+        self.maximum: dict[str, float] | None = None
+        """What the largest node that there may be has of each resource; none where nobody declared it."""
         self.draining: dict[str, float | None] = {}
         """Seconds that each node about to go has left; none where it did not say."""
         self.refused: dict[str, str] = {}
@@ -38,7 +44,8 @@ class Nodes:
         """Starts of slots that failed in a row, when the last did, and why."""
         self._reports: dict[str, Report] = {}
         self._wardens: dict[str, Any] = {}
-        self._asked: dict[str, Any] = {}
+        self._asked: dict[str, tuple[Any, float]] = {}
+        """The answer of each warden that is awaited, and since when."""
         self._looked = -LOOK_SECONDS
         self._marks: list[Path] = []
 
@@ -49,8 +56,9 @@ class Nodes:
             return
         self._looked = now
         self.facts = self.cluster.nodes()
-        maximum = self.cluster.declared_maximum() or {}
-        self.with_gpus = maximum.get("GPU", 0) > 0 or any(facts.gpus for facts in self.facts.values())
+        self.maximum = self.cluster.declared_maximum()
+        may_have_gpus = self.maximum is not None and self.maximum.get("GPU", 0) > 0
+        self.with_gpus = may_have_gpus or any(facts.gpus for facts in self.facts.values())
         self.draining = self.cluster.draining()
         for gone in self._wardens.keys() - self.facts.keys():
             for known in (self._wardens, self._asked, self._reports, self.refused):
@@ -81,8 +89,10 @@ class Nodes:
 
     @property
     def all_heard(self) -> bool:
-        """Whether every node has been found fit or unfit."""
-        return all(node in self._reports or self._is_admitted(node) for node in self.facts)
+        """Whether every node has been found fit or unfit; one that keeps silent is waited for no longer."""
+        return all(
+            node in self._reports or self._is_admitted(node) or self._is_silent(node) for node in self.facts
+        )
 
     def slot_failed(self, node: str, message: str) -> None:
         """A slot on the node did not start."""
@@ -101,6 +111,8 @@ class Nodes:
         for node in self.facts:
             if words := self._failure(node):
                 found[f"node {self._host(node)}"] = f"slots do not start: {words}"
+            elif self._is_silent(node):
+                found[f"node {self._host(node)}"] = _SILENT if node in self._reports else _NEVER_HEARD
             if node in self.draining:
                 found[f"node {self._host(node)}"] = "is about to go"
             for index, use in self._uses(node).items():
@@ -118,6 +130,10 @@ class Nodes:
         # this machine's own node shares its files and, mostly, its package; its slots say so themselves
         return node in self._reports or node == self.cluster.own_node
 
+    def _is_silent(self, node: str) -> bool:
+        _, asked_at = self._asked.get(node, (None, math.inf))
+        return time.monotonic() - asked_at > ANSWER_SECONDS
+
     def _failure(self, node: str) -> str | None:
         count, at, message = self.failed.get(node, (0, 0.0, ""))
         if count < MOST_FAILED_STARTS or time.monotonic() - at > REFUSED_SECONDS:
@@ -133,10 +149,11 @@ class Nodes:
             if node not in self._wardens:
                 self._wardens[node] = self.cluster.warden(node)
             pids = [seat.pid for seat in seats.values() if seat.pid and seat.where.endswith(node)]
-            self._asked[node] = self._wardens[node].report.remote(pids, [str(m) for m in self._marks])
+            asked = self._wardens[node].report.remote(pids, [str(m) for m in self._marks])
+            self._asked[node] = asked, time.monotonic()
 
     def _hear(self, seats: Mapping[str, Seat], now: float) -> None:
-        for node, answer in list(self._asked.items()):
+        for node, (answer, _) in list(self._asked.items()):
             if not self.cluster.ready([answer], 0.0):
                 continue
             del self._asked[node]
@@ -190,5 +207,10 @@ def _reason(error: Exception) -> str:
     lines = [line for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__
 
+
+_NEVER_HEARD = (
+    "gets no slots: the warden that looks at it has not answered yet; see whether Ray starts processes there"
+)
+_SILENT = "does not answer: its warden says nothing any more, so that a job that hangs there goes unseen"
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

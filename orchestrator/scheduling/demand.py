@@ -56,10 +56,15 @@ def demand(waiting: Iterable[Turn], busy: Sequence[Held], with_gpus: bool) -> De
 
 
 def beyond_maximum(turn: Turn, maximum: dict[str, float] | None, with_gpus: bool) -> str | None:
-    """Why no node that the cluster may ever have holds the job; none where one may, or nobody knows."""
+    """Why no node that the cluster may ever have holds the job; none where one may, or nobody knows.
+
+    `maximum` is what its largest node has of each resource.
+    """
     if maximum is None or not with_gpus:
         return None
     gpus = maximum.get("GPU", 0.0)
     if turn.need.gpus <= gpus:
         return None
-    return f"it needs {turn.need.gpus} GPUs and the cluster has at most {gpus:g}"
+    return (
+        f"it needs {turn.need.gpus} GPUs on one node, and no node of the cluster may have more than {gpus:g}"
+    )

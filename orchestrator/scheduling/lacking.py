@@ -28,7 +28,8 @@ class Lacking:
         """Ask the cluster for what is lacking, and tell people what keeps jobs from starting."""
         busy = [seat.held for seat in seats if seat.work or not seat.where]
         if not self.cluster.is_local:
-            self._ask_for(demand([*decisions.wait, *decisions.nowhere], busy, with_gpus))
+            missing = [turn for turn in decisions.nowhere if not self._refused(turn, with_gpus)]
+            self._ask_for(demand([*decisions.wait, *missing], busy, with_gpus))
         notices = self.nodes.notices(seats)
         nowhere = {turn.sweep_id: turn for turn in decisions.nowhere}
         if self.nodes.all_heard:
@@ -49,7 +50,7 @@ class Lacking:
         self._ask_for(Demand())
 
     def _why_nowhere(self, turn: Turn, with_gpus: bool) -> str:
-        if words := beyond_maximum(turn, self.cluster.declared_maximum(), with_gpus):
+        if words := self._refused(turn, with_gpus):
             return f"its jobs cannot start: {words}"
         if not with_gpus and turn.need.accelerator is None:
             return "its jobs wait: no node that may hold slots has a processor for them"
@@ -57,6 +58,9 @@ class Lacking:
         share = "" if turn.need.share is None else f" with {turn.need.share:g} of it free"
         cards = "card" if turn.need.gpus == 1 else f"{turn.need.gpus} cards"
         return f"its jobs wait: no node of the cluster now has a {cards}{kind}{share}"
+
+    def _refused(self, turn: Turn, with_gpus: bool) -> str | None:
+        return beyond_maximum(turn, self.nodes.maximum, with_gpus)
 
     def _ask_for(self, wanted: Demand) -> None:
         if wanted != self._demand:

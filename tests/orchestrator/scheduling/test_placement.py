@@ -156,7 +156,7 @@ def test_only_what_is_beyond_the_declared_maximum_is_refused() -> None:
     assert beyond_maximum(turn, None, with_gpus=True) is None
     assert beyond_maximum(turn, {"GPU": 8.0}, with_gpus=True) is None
     words = beyond_maximum(turn, {"GPU": 4.0}, with_gpus=True)
-    assert words == "it needs 8 GPUs and the cluster has at most 4"
+    assert words == "it needs 8 GPUs on one node, and no node of the cluster may have more than 4"
 
 
 def test_a_job_that_is_to_be_alone_waits_for_a_whole_node_or_card() -> None:
