@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount.orchestrator.bench.figures import Figure, load_words
+from headcount.orchestrator.bench.growth_plot import draw
 from headcount.orchestrator.bench.trivial import REPORTS, trivial_plan
 from headcount.orchestrator.store import open_store, submit
 
@@ -55,12 +56,16 @@ def queue(folder: Path, url: str | None, jobs: int = QUEUED_JOBS) -> Lines:
 
 
 def growth(
-    folder: Path, url: str | None, sizes: Sequence[int] = GROWTH_JOBS, repeats: int = GROWTH_REPEATS
+    folder: Path,
+    url: str | None,
+    sizes: Sequence[int] = GROWTH_JOBS,
+    repeats: int = GROWTH_REPEATS,
+    plot: Path | None = None,
 ) -> Lines:
     """CPU time for each event while a hundred jobs are worked off, from queues of several lengths.
 
     The least of some repeats, so that what else the machine does counts little. Of one database given by
-    `url` the queue grows; on SQLite each length has a file of its own.
+    `url` the queue grows; on SQLite each length has a file of its own. Drawn into the file `plot`, if any.
     """
     costs: dict[int, float] = {}
     queued = submitted = 0
@@ -74,6 +79,8 @@ def growth(
         yield Figure(f"an event with {size:,} jobs queued", costs[size], "ms", detail="CPU time")
     first, last = costs[sizes[0]], costs[sizes[-1]]
     yield Figure(f"  {sizes[-1]:,} against {sizes[0]:,}", last / first, "×", at_most=1.25)
+    if plot is not None:
+        draw({"PostgreSQL" if url else "SQLite": costs}, plot)
 
 
 def slots(folder: Path, url: str | None, seconds: float = 4 * SLOT_SECONDS) -> Lines:
@@ -88,10 +95,12 @@ def slots(folder: Path, url: str | None, seconds: float = 4 * SLOT_SECONDS) -> L
     yield Figure("  cores that scheduler and store take", told["cpu"] / told["wall"], "cores", at_most=0.5)
 
 
-def measure(part: str, folder: Path, url: str | None) -> Lines:
-    """One part's figures as they are found, and lines on how."""
+def measure(part: str, folder: Path, url: str | None, plot: Path | None = None) -> Lines:
+    """One part's figures as they are found, and lines on how; `plot` is a file for the growth."""
+    if part == "growth":
+        return growth(folder, url, plot=plot)
     parts: dict[str, Callable[[Path, str | None], Lines]]
-    parts = {"race": race, "queue": queue, "growth": growth, "slots": slots}
+    parts = {"race": race, "queue": queue, "slots": slots}
     return parts[part](folder, url)
 
 

@@ -58,7 +58,8 @@ def test_the_part_of_a_job_inside_a_window_counts() -> None:
 
 
 def test_growth_is_told_by_length_of_queue_and_as_a_ratio(tmp_path: Path) -> None:
-    figures = list(growth(tmp_path, None, sizes=(100, 200), repeats=1))
+    plot = tmp_path / "growth.svg"
+    figures = list(growth(tmp_path, None, sizes=(100, 200), repeats=1, plot=plot))
     assert [figure.name for figure in figures if not isinstance(figure, str)] == [
         "an event with 100 jobs queued",
         "an event with 200 jobs queued",
@@ -67,3 +68,4 @@ def test_growth_is_told_by_length_of_queue_and_as_a_ratio(tmp_path: Path) -> Non
     small, large, ratio = (figure.value for figure in figures if not isinstance(figure, str))
     assert 0 < small < 50
     assert ratio == large / small
+    assert "<svg" in plot.read_text()
