@@ -5,7 +5,7 @@ backward of 8 windows of 2,048 tokens with 8 heads of width 64 take 0.50 ms on a
 takes 0.81 in its deterministic form and 0.61 in the other.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -64,4 +64,4 @@ def _launch(width: int) -> "FlexKernelOptions | None":
     forward = {"fwd_BLOCK_M": 128, "fwd_BLOCK_N": 64, "fwd_num_stages": 3, "fwd_num_warps": 4}
     backward = {f"bwd_BLOCK_{side}": 64 for side in ("M1", "N1", "M2", "N2")}
     launch = {"ROWS_GUARANTEED_SAFE": True, "BLOCKS_ARE_CONTIGUOUS": True, **forward, **backward}
-    return {**launch, "bwd_num_stages": 3, "bwd_num_warps": 4}  # type: ignore[typeddict-item]
+    return cast("FlexKernelOptions", {**launch, "bwd_num_stages": 3, "bwd_num_warps": 4})

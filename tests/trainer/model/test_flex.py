@@ -35,6 +35,13 @@ def test_it_is_causal_attention_with_shared_kv_heads(heads: int, kv_heads: int) 
     torch.testing.assert_close(found, plain(query, key, value, of_output)[0], rtol=1e-10, atol=1e-12)
 
 
+def test_it_compiles_as_a_whole() -> None:
+    query, key, value, of_output = (each.float() for each in inputs(4, 2, 256, 64, CPU))
+    whole = torch.compile(attend_flex, fullgraph=True, dynamic=False, backend="aot_eager")
+    found = whole(query, key, value, blocks_of(256, CPU))
+    torch.testing.assert_close(found, plain(query, key, value, of_output)[0])
+
+
 def test_the_cpu_has_no_blocks() -> None:
     assert causal_blocks(1024, 64, CPU, torch.bfloat16) is None
 
