@@ -16,7 +16,7 @@ def print_table(table: AblationTable, digits: int = DIGITS, console: Console | N
     console = console or Console(highlight=False)
     content = readable(table, digits)
     numbers = [i for i, heading in enumerate(content.headings) if heading != "remark"]
-    best = best_cell(table.treatments)
+    best = best_cell(table.treatments, table.fresh_seeds)
     grid = _grid(content, numbers)
     for row, texts in zip(table.rows, content.rows, strict=True):
         style = "dim" if row.is_control else "bold" if row.cell == best else None

@@ -1,11 +1,12 @@
 """What the list of sweeps says of one sweep's results: its lowest cell, and the curve through it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy.orm import Session
 
+from headcount.api.results.adaptive import adaptive_of
 from headcount.api.results.cells import CellView, cells_of
 from headcount.api.results.curves import main_axis
 from headcount.api.results.lookup import find_sweep
@@ -33,7 +34,7 @@ def sweep_brief(session: Session, name: str) -> SweepBrief | None:
     """
     sweep = find_sweep(session, name)
     cells = {cell.id: cell for cell in cells_of(session, sweep)}
-    lowest = _lowest(list(cells.values()))
+    lowest = _lowest(list(cells.values()), adaptive_of(session, sweep).fresh)
     if lowest is None:
         return None
     best = table_row(lowest, cells)
@@ -50,9 +51,13 @@ def sweep_brief(session: Session, name: str) -> SweepBrief | None:
     return SweepBrief(best, axis, measure, tuple(line))
 
 
-def _lowest(cells: Sequence[CellView]) -> CellView | None:
-    """The treatment with the lowest mean among those with the most seeds."""
-    treatments = [cell for cell in cells if not cell.is_control and not cell.seeds_in("diverged")]
+def _lowest(cells: Sequence[CellView], fresh_seeds: Collection[int]) -> CellView | None:
+    """The treatment with the lowest mean among those with the most seeds; of a search the one it chose."""
+    treatments = [
+        cell
+        for cell in cells
+        if not cell.is_control and not cell.seeds_in("diverged") and (cell.fresh_seeds or not fresh_seeds)
+    ]
     means = [(mean_estimate(list(cell.losses.values())), cell) for cell in treatments]
     most = max((found.n for found, _ in means), default=0)
     known = [

@@ -68,6 +68,15 @@ class CellView:
             if r.tail_mean is not None and (not self.fresh_seeds or r.seed in self.fresh_seeds)
         }
 
+    @property
+    def common_losses(self) -> dict[int, float]:
+        """As `losses`, but of the best cell of a search at the seeds that every cell has, for its rank."""
+        return {
+            r.seed: r.tail_mean
+            for r in self.results
+            if r.tail_mean is not None and r.seed not in self.fresh_seeds
+        }
+
     def seeds_in(self, *states: str) -> tuple[int, ...]:
         """The seeds whose job is in one of these states."""
         return tuple(r.seed for r in self.results if r.state in states)

@@ -96,7 +96,7 @@ def grid(table: AblationTable, rows: str | None = None, columns: str | None = No
         cells = tuple(
             tuple(found.get((_key(y), _key(x))) for x in table.axes[across]) for y in table.axes[down]
         )
-        panels.append(GridPanel(settings, cells, best_cell(members)))
+        panels.append(GridPanel(settings, cells, best_cell(members, table.fresh_seeds)))
     return Grid(table.sweep, table.version, down, across, table.axes[down], table.axes[across], tuple(panels))
 
 
@@ -139,8 +139,14 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def best_cell(rows: Sequence[TableRow]) -> int | None:
-    """The cell with the lowest mean among those with the most seeds; None without a mean."""
+def best_cell(rows: Sequence[TableRow], fresh_seeds: Collection[int] = ()) -> int | None:
+    """The cell with the lowest mean among those with the most seeds; None without a mean.
+
+    Of a search's table, whose `fresh_seeds` are given, the cell that the search chose, once it has a loss at
+    such a seed: the lowest of many was also lucky.
+    """
+    if fresh_seeds:
+        rows = [row for row in rows if row.seeds and set(row.seeds) <= set(fresh_seeds)]
     most = max((r.n for r in rows if r.mean is not None), default=0)
     ranked = [(r.mean, r.cell) for r in rows if r.mean is not None and r.n == most]
     return min(ranked)[1] if ranked else None

@@ -71,7 +71,12 @@ class RateChoice:
 
 
 def best_sets(table: AblationTable) -> tuple[BestSet, ...]:
-    """The best-cell set of every line of the head curve that has two cells with a loss."""
+    """The best-cell set of every line of the head curve that has two cells with a loss.
+
+    None of a search, whose cells were chosen by what it saw of the others.
+    """
+    if table.fresh_seeds:
+        return ()
     found = []
     for line in head_curve(table).lines if table.axes and table.treatments else ():
         rows = _with_losses(line.points)
@@ -88,8 +93,8 @@ def best_sets(table: AblationTable) -> tuple[BestSet, ...]:
 
 
 def heads_rules(table: AblationTable) -> tuple[HeadsRule, ...]:
-    """The regret of H = KV on every line over the routing heads that has a cell there."""
-    if HEADS not in table.axes or KV_HEADS not in table.axes:
+    """The regret of H = KV on every line over the routing heads that has a cell there; none of a search."""
+    if HEADS not in table.axes or KV_HEADS not in table.axes or table.fresh_seeds:
         return ()
     found = []
     for line in head_curve(table, HEADS).lines:
@@ -113,9 +118,12 @@ def heads_rules(table: AblationTable) -> tuple[HeadsRule, ...]:
 
 
 def rate_choices(table: AblationTable) -> tuple[RateChoice, ...]:
-    """The best learning rate of every setting of the other axes, treatments and controls alike."""
+    """The best learning rate of every setting of the other axes, treatments and controls alike.
+
+    None of a search, which tries more rates where it finds low losses.
+    """
     rates = sorted(table.axes.get(RATE, ()))
-    if len(rates) < 2:
+    if len(rates) < 2 or table.fresh_seeds:
         return ()
     found = []
     for rows, is_control in ((table.controls, True), (table.treatments, False)):

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from headcount.api.results.adaptive import by_rule
+from headcount.api.results.adaptive import adaptive_of, by_rule
 from headcount.api.results.cells import CellState, CellView, cells_of
 from headcount.api.results.costs import REPEATS, CellCosts, cell_costs, mixed
 from headcount.api.results.lookup import find_sweep
@@ -33,7 +33,8 @@ class TableRow:
     """The cell that `delta` is taken to; None for a control."""
     state: CellState
     rank: int | None
-    """By the mean among the treatments, 1 is the lowest; diverged cells share the last; None without loss."""
+    """By the mean among the treatments, 1 is the lowest; diverged cells share the last; None without loss. In
+    a search by the seeds that every cell has."""
     n: int
     """Losses that the mean is over."""
     mean: float | None
@@ -94,6 +95,8 @@ class AblationTable:
     repeats: tuple[Repeats, ...] = ()
     reference: Reference | None = None
     """Published figures of these cells, where asked for."""
+    fresh_seeds: tuple[int, ...] = ()
+    """Of a search: seeds that chose nothing. Its best cell is reported on them, and none is named before."""
 
     def row(self, cell: int) -> TableRow:
         """The row of the cell with this id."""
@@ -138,6 +141,7 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
         confidence=CONFIDENCE,
         rows=rows,
         repeats=tuple(_repeats(list(costs.values()))),
+        fresh_seeds=tuple(sorted(adaptive_of(session, sweep).fresh)),
         reference=reference([_own(row) for row in rows], cell_configs(session, sweep))
         if with_reference
         else None,
@@ -225,9 +229,9 @@ def _ranks(cells: Sequence[CellView]) -> dict[int, int]:
     """Cell to its place among the treatments; equal means share a place."""
     treatments = [cell for cell in cells if not cell.is_control]
     means = {
-        cell.id: fsum(cell.losses.values()) / len(cell.losses)
+        cell.id: fsum(cell.common_losses.values()) / len(cell.common_losses)
         for cell in treatments
-        if cell.losses and cell.state != "diverged"
+        if cell.common_losses and cell.state != "diverged"
     }
     ascending = sorted(means.values())
     ranks = {cell: 1 + bisect_left(ascending, mean) for cell, mean in means.items()}

@@ -32,9 +32,12 @@ class Headline:
 
 def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistics) -> Headline:
     """The headline of a sweep from its results; every number is one of theirs."""
-    cell = best_cell(table.treatments)
+    cell = best_cell(table.treatments, table.fresh_seeds)
     if cell is None:
-        return Headline("No result yet", _waiting(sweep), (), _badges(sweep, table, None))
+        searching = table.fresh_seeds and best_cell(table.treatments) is not None
+        lead = "No best cell yet" if searching else "No result yet"
+        rest = _searching(sweep) if searching else _waiting(sweep)
+        return Headline(lead, rest, (), _badges(sweep, table, None))
     best = table.row(cell)
     found = next((c for c in statistics.comparisons if c.cell == best.cell), None)
     return Headline(
@@ -59,6 +62,11 @@ def _waiting(sweep: SweepView) -> str:
         return ": this sweep has no jobs."
     running = sweep.states["running"] + sweep.states["cancelling"]
     return f": {text.plural(sweep.jobs, 'job')}, {running:,} running, {sweep.states['queued']:,} queued."
+
+
+def _searching(sweep: SweepView) -> str:
+    why = "a search names it on fresh seeds, since the lowest of many was also lucky"
+    return f": {why}. {_waiting(sweep)[2:]}"
 
 
 def _lowest(best: TableRow, found: CellComparison | None) -> str:

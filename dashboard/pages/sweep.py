@@ -163,7 +163,7 @@ def _tab_links(table: AblationTable, choice: Choice) -> Iterator[TabLink]:
 
 
 def _paired_rows(table: AblationTable, statistics: PairedStatistics) -> tuple[PairedRow, ...]:
-    best = best_cell(table.treatments)
+    best = best_cell(table.treatments, table.fresh_seeds)
     compared = {c.cell: c for c in statistics.comparisons}
     ranked = sorted(table.treatments, key=lambda row: (row.rank is None, row.rank or 0))
     return tuple(PairedRow(row, compared.get(row.cell), row.cell == best) for row in ranked)

@@ -23,7 +23,7 @@ def rate_figures(view: View) -> list[Figure]:
 def _curve_figure(view: View, name: str) -> Figure:
     table, curve, choice, measure = view.table, view.curve, view.choice, view.measure
     assert curve is not None
-    best = best_cell(table.treatments)
+    best = best_cell(table.treatments, table.fresh_seeds)
     data = curves.head_curve_data(
         curve,
         shown_lines(curve, choice),

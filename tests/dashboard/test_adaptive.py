@@ -44,13 +44,14 @@ def test_every_page_opens_while_a_search_runs(store: Store, tmp_path: Path) -> N
     study = Study(store, SEARCH)
     settings = Settings(tmp_path, "", tmp_path)
     with TestClient(create_service(store, settings), base_url="http://127.0.0.1") as client:
-        for jobs in (0, 5, 100):
+        for jobs, words in ((0, "No result yet"), (5, "No best cell yet"), (100, "has the lowest loss")):
             study.run(loss, most=jobs)
             with store.read() as session:
                 tabs = tabs_of(ablation_table(session, "tiny"))
             for tab in tabs:
                 answer = client.get(f"/sweeps/tiny?tab={tab}")
                 assert answer.status_code == 200, (jobs, tab, answer.text[-1500:])
+            assert words in client.get("/sweeps/tiny").text, jobs
             assert "tiny" in client.get("/").text
             for table in ("table", "cells", "head-curve", "paired", "jobs"):
                 answer = client.get(f"/api/v1/sweeps/tiny/{table}")

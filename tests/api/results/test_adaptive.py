@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from search_study import Study
 
-from headcount.api.results import ablation_table
+from headcount.api.results import ablation_table, best_cell, paired_statistics, sweep_brief
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store import Store, open_store
 from headcount.sweeps.statistics import plan_seeds, stein_estimate
@@ -88,7 +88,38 @@ def test_the_best_of_a_search_is_reported_on_fresh_seeds_and_pruned_cells_say_so
     assert best.delta is not None
     assert best.delta.seeds == (1, 2, 3)
     assert best.delta.mean == pytest.approx(-0.01 * best.settings["model.routing_heads"])
+    assert table.fresh_seeds == (1, 2, 3)
+    assert best.rank == 1
+    assert best_cell(table.treatments, table.fresh_seeds) == best.cell
+    # the luck of the others would name another
+    assert best_cell([row for row in table.treatments if row.n == 1]) != best.cell
+    with store.read() as session:
+        brief = sweep_brief(session, "tiny")
+    assert brief is not None
+    assert (brief.best.cell, brief.best.seeds) == (best.cell, (1, 2, 3))
+    statistics = paired_statistics(table)
+    assert (statistics.best, statistics.rules, statistics.rates) == ((), (), ())
     pruned = {trial.cell_id for trial in study.trials if trial.state == "pruned"}
     assert pruned
     assert {row.cell for row in table.rows if row.note == "pruned at step 20"} == pruned
     assert {row.seeds for row in table.treatments if row.cell not in {best.cell, *pruned}} == {(0,)}
+
+
+def test_a_search_names_no_best_before_its_fresh_seeds_have_a_loss(store: Store) -> None:
+    rates = "  train.peak_lr: {low: 1e-4, high: 1e-2, log: true}\n"
+    study = Study(store, JOB + rates + "search: {method: random, trials: 2, parallel: 1, fresh_seeds: 1}\n")
+
+    def loss(config: Mapping[str, Any], seed: int) -> float:
+        return 3.0 + config["train.peak_lr"]
+
+    study.run(loss, most=4)
+    study.grow()
+    assert [trial.state for trial in study.trials] == ["complete"] * 2
+    table = table_of(store)
+    assert best_cell(table.treatments) is not None
+    assert best_cell(table.treatments, table.fresh_seeds) is None
+    with store.read() as session:
+        assert sweep_brief(session, "tiny") is None
+    study.run(loss)
+    with store.read() as session:
+        assert sweep_brief(session, "tiny") is not None
