@@ -10,6 +10,7 @@ import logging
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from headcount.sweeps.file.spec import SweepSpec
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 STARTUP_TRIALS = 10
 """Drawn at random before `tpe` and `gp` have something to go by; Optuna's own default."""
+
+_NEEDS = {"gp": ("torch",), "cmaes": ("cmaes",)}
+"""What methods need beside Optuna."""
 
 
 @dataclass(frozen=True)
@@ -90,18 +94,18 @@ def _tell(study: "optuna.Study", past: Sequence[PastTrial], start: int, end: int
     return max(start, end)
 
 
-def _optuna(spec: SweepSpec) -> Any:
-    try:
-        import optuna
+def check_needs(spec: SweepSpec) -> None:
+    """Whether this Python can suggest for the search. Raises `UserError` with what it lacks."""
+    assert spec.search is not None
+    for name in ("optuna", *_NEEDS.get(spec.search.method, ())):
+        if find_spec(name) is None:
+            raise spec.error(f"the scheduler's Python lacks {name}; there: pip install {name}", "search")
 
-        if spec.search is not None and spec.search.method == "cmaes":
-            import cmaes  # noqa: F401
-        if spec.search is not None and spec.search.method == "gp":
-            import torch  # noqa: F401
-    except ImportError as error:
-        raise spec.error(
-            f"the scheduler's Python lacks {error.name}; there: pip install {error.name}", "search"
-        ) from error
+
+def _optuna(spec: SweepSpec) -> Any:
+    check_needs(spec)
+    import optuna
+
     logging.getLogger("optuna").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     return optuna

@@ -13,6 +13,7 @@ from rich.console import Console
 from headcount.orchestrator.following.watching import conclude, follow, look
 from headcount.orchestrator.scheduling.lease import current_holder
 from headcount.orchestrator.scheduling.supervisor import Supervisor
+from headcount.orchestrator.search.suggesting import check_needs
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store, submit
 from headcount.orchestrator.store.difference import difference
@@ -34,7 +35,9 @@ def run_sweep(
     after a clean stop.
     """
     store = open_store(settings)
-    spec = read_spec(file_or_name, store)
+    spec = read_spec(file_or_name, store, small)
+    if spec.search is not None and current_holder(store) is None:
+        check_needs(spec)  # the scheduler that this command starts has this Python
     planned = make_plan(spec, settings, store)
     with store.write() as session:
         found = difference(session, planned)

@@ -1,13 +1,23 @@
 """Suggestions: a function of the trials so far, whatever process asks."""
 
 import math
+import sys
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
+from sqlalchemy import select
 
 from headcount.orchestrator.search.suggesting import PastTrial, suggest
+from headcount.orchestrator.settings import Settings
+from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.models import Sweep
+from headcount.orchestrator.submitting.running import run_sweep
 from headcount.sweeps.file.spec import SweepSpec, parse_spec
+from headcount.trainer.errors import UserError
 
 METHODS = ["tpe", "random", "cmaes", pytest.param("gp", marks=pytest.mark.timeout(120))]
 
@@ -82,3 +92,19 @@ def test_pruned_failed_and_equal_trials_are_taken(method: str) -> None:
         PastTrial(past[2].settings, past[2].value),
     ]
     assert suggest(spec(method), past).keys() == past[0].settings.keys()
+
+
+def test_a_run_whose_scheduler_could_not_suggest_is_refused_before_anything_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `gp`, which needs torch: a command on a machine without it starts no scheduler for it."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    file = tmp_path / "a.yaml"
+    file.write_text(spec("gp").text)
+    settings = Settings(tmp_path, f"sqlite:///{tmp_path / 'headcount.db'}", tmp_path)
+    with pytest.raises(
+        UserError, match="search: the scheduler's Python lacks torch; there: pip install torch"
+    ):
+        run_sweep(str(file), settings, None, Console())
+    with closing(open_store(settings)) as store, store.read() as session:
+        assert session.scalars(select(Sweep)).all() == []
