@@ -22,7 +22,7 @@ from headcount.trainer.device import (
     reset_peak_memory,
 )
 from headcount.trainer.divergence import DivergenceWatch
-from headcount.trainer.evaluation import mean_loss, routing, window_losses
+from headcount.trainer.evaluation import head_reads, mean_loss, routing, window_losses
 from headcount.trainer.events import Checkpoint, Evaluation, Event, Progress, Result, Started
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
@@ -277,6 +277,8 @@ class _Attempt:
             return [result]
         with self._kept_weights():
             weights = dict(self.model.named_parameters()) if outcome == "finished" else None
+            if weights:
+                self.curves.heads = head_reads(self.model, self.validation[:1])
             return [*self.folder.finish(result, self.curves, weights), result]
 
     def _measurements(self, mean: float | None) -> dict[str, float]:

@@ -1,10 +1,11 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 from residual_variants import VARIANTS, build, job, perturb
 
-from headcount.trainer.evaluation import mean_loss, routing
+from headcount.trainer.evaluation import head_reads, mean_loss, routing
 from headcount.trainer.residuals.registry import stream_diagnostics
 
 ROUTED = {n: v for n, v in VARIANTS.items() if "weights" in stream_diagnostics(v["residual"])}
@@ -52,9 +53,24 @@ def test_every_routed_read_is_told_and_nothing_of_the_model_changes(variant: dic
     assert not {"attend", "read", "finish"} & model.stream.__dict__.keys()
 
 
+@pytest.mark.parametrize("variant", ROUTED.values(), ids=ROUTED.keys())
+def test_heads_told_apart_are_what_sites_are_the_mean_of(variant: dict[str, object]) -> None:
+    model = perturb(build(job(variant)))
+    told, reads = routing(model, windows(), 0), head_reads(model, windows())
+    assert told is not None
+    assert reads is not None
+    means = [np.mean(heads) for heads in reads.entropy]
+    assert means == pytest.approx(told.entropy)
+    for weights, top in zip(map(np.array, reads.weights), told.top_source, strict=True):
+        assert weights.sum(axis=1) == pytest.approx(np.ones(len(weights)))
+        assert weights.mean(axis=0).argmax() == top
+
+
 @pytest.mark.parametrize("residual", ["additive", "hyper_connections", "value_residual"])
 def test_a_stream_that_does_not_route_by_weights_tells_nothing(residual: str) -> None:
-    assert routing(build(job({"residual": residual})), windows(), 0) is None
+    model = build(job({"residual": residual}))
+    assert routing(model, windows(), 0) is None
+    assert head_reads(model, windows()) is None
 
 
 def test_the_mean_is_of_all_windows() -> None:

@@ -15,6 +15,22 @@ from headcount.trainer.job_files.files import HashedFile, whole_file
 CURVE_FILE, ROUTING_FILE = "training_loss.npy", "routing.jsonl"
 
 
+@dataclass(frozen=True)
+class HeadReads:
+    """What the heads of each site read at the job's last step, on the first validation window."""
+
+    entropy: list[list[float]]
+    """By site and head, nats, mean over tokens."""
+    weights: list[list[list[float]]]
+    """By site, head and source: mean over tokens."""
+
+    def record(self) -> dict[str, Any]:
+        """Four decimals are kept: a job of 25 sites and 16 heads takes 44 KB."""
+        weights = [[[round(w, 4) for w in head] for head in site] for site in self.weights]
+        entropy = [[round(head, 4) for head in site] for site in self.entropy]
+        return {"head_entropy": entropy, "head_weights": weights}
+
+
 @dataclass
 class Curves:
     """The training loss of every update, float32 in nats a token, and what was told at each evaluation."""
@@ -22,6 +38,8 @@ class Curves:
     losses: list[float] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
     routing: list[Routing] = field(default_factory=list)
+    heads: HeadReads | None = None
+    """Known at the end alone, and then in its file: no checkpoint holds it."""
 
     def told(self) -> list[Event]:
         """The evaluations again, each with its routing."""
@@ -50,15 +68,17 @@ class Curves:
         )
 
     def write(self, folder: Path) -> list[Artifact]:
-        """`training_loss.npy` and, where the stream routes, `routing.jsonl`."""
+        """`training_loss.npy` and, where the stream routes, `routing.jsonl`; its last line tells `heads`."""
         step = len(self.losses)
         curve = np.array(self.losses, dtype=np.float32)
         written = [Artifact("curve", step, CURVE_FILE, _write(folder / CURVE_FILE, _save(curve)))]
         if self.routing:
-            lines = [
+            lines: list[dict[str, Any]] = [
                 {"step": r.step, "entropy": list(r.entropy), "top_source": list(r.top_source)}
                 for r in self.routing
             ]
+            if self.heads is not None:
+                lines[-1] |= self.heads.record()
             text = "".join(json.dumps(line) + "\n" for line in lines).encode()
             digest = _write(folder / ROUTING_FILE, lambda file: file.write(text))
             written.append(Artifact("routing", step, ROUTING_FILE, digest))

@@ -51,6 +51,11 @@ def test_what_an_ended_job_leaves(
     assert [Routing(r["step"], tuple(r["entropy"]), tuple(r["top_source"])) for r in lines] == [
         event for event in events if isinstance(event, Routing)
     ]
+    assert ["head_weights" in line for line in lines] == [False] * (len(lines) - 1) + [True]
+    assert [len(site) for site in lines[-1]["head_weights"]] == [4] * len(lines[-1]["entropy"])
+    assert [np.mean(site) for site in lines[-1]["head_entropy"]] == pytest.approx(
+        lines[-1]["entropy"], abs=1e-4
+    )
     weights, metadata = read_model(tmp_path / "model.safetensors")
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
     assert job_of(metadata) == config
