@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headcount.api.results import AblationTable, QueryError
-from headcount.api.results.curves import HEADS, KV_HEADS, HeadCurve
+from headcount.api.results.curves import HEADS, KV_HEADS, HeadCurve, best_cell
 from headcount.api.results.selection import RATE
 from headcount.dashboard import text
 from headcount.dashboard.figures import bars
 from headcount.dashboard.figures.bars import Measure
+from headcount.dashboard.figures.head_reads import MOST_HEADS
 from headcount.trainer.errors import nearest
 
 MEASURES = {"delta": "Delta", "loss": "Loss"}
@@ -17,6 +18,8 @@ MEASURED_TABS = ("heads", "grid", "rates", "curves")
 CURVES = {**MEASURES, "training": "Training loss", "pair": "|Δ| of a pair"}
 SMOOTHING = {"0": "None", "0.6": "0.6", "0.9": "0.9", "0.97": "0.97"}
 """Weights of the moving average."""
+ALL_HEADS = "all"
+"""Of the option `head`."""
 REFERENCES = {"none": "None", "paper": "Paper"}
 
 
@@ -59,6 +62,8 @@ def options_of(
         if found[0].chosen == "pair":
             seeds = {str(seed): str(seed) for seed in table.seeds}
             found.append(_option("seed", "Seed", seeds, query, next(iter(seeds))))
+    if tab == "depth":
+        found += _told_apart(table, curve, query)
     if tab == "heads" and curve and curve.axis == HEADS:
         found.append(_option("reference", "Published", REFERENCES, query, "none"))
     return tuple(found)
@@ -96,6 +101,24 @@ def _grid_axes(table: AblationTable, curve: HeadCurve | None, query: Mapping[str
     if rows.chosen == columns.chosen:  # the columns were changed to what the rows were
         rows = _option("rows", "Rows", _named(axes), {}, across if across in others else others[0])
     return [rows, columns]
+
+
+def _told_apart(table: AblationTable, curve: HeadCurve | None, query: Mapping[str, str]) -> list[Option]:
+    """The cell whose heads are told apart, by its value of the axis across, and one of them or all."""
+    found = []
+    if curve and len(table.axes[curve.axis]) > 1:
+        values = {text.setting(value): text.settings({curve.axis: value}) for value in table.axes[curve.axis]}
+        best = best_cell(table.treatments)
+        settings = table.row(best).settings if best is not None else {}
+        default = text.setting(settings.get(curve.axis))
+        found.append(
+            _option("of", "Heads of", values, query, default if default in values else next(iter(values)))
+        )
+    most = max((heads for heads in table.axes.get(HEADS, ()) if isinstance(heads, int)), default=1)
+    if most > 1:
+        values = {ALL_HEADS: "All"} | {str(head): str(head) for head in range(min(most, MOST_HEADS))}
+        found.append(_option("head", "Head", values, query, ALL_HEADS))
+    return found
 
 
 def _named(axes: Sequence[str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from headcount.api.formats import to_csv
-from headcount.dashboard.exports.marks import Marks, Series, Value
+from headcount.dashboard.exports.marks import Axis, Marks, Series, Value
 
 
 def figure_csv(marks: Marks) -> str:
@@ -16,9 +16,7 @@ def figure_csv(marks: Marks) -> str:
         for i, row in enumerate(marks.field.rows):
             for j, value in enumerate(row):
                 if value is not None:
-                    rows.append(
-                        _row("cell", marks.x.label(float(j)), marks.y.label(float(i))) | {"value": value}
-                    )
+                    rows.append(_row("cell", _name(marks.x, j), _name(marks.y, i)) | {"value": value})
     for series in marks.series:
         if not (series.kind == "text" or series.is_key or series.in_inset):
             rows += _points(marks, series)
@@ -27,6 +25,10 @@ def figure_csv(marks: Marks) -> str:
 
 
 _COLUMNS = ("series", "what", "x", "x_low", "x_high", "y", "y_low", "y_high", "value")
+
+
+def _name(axis: Axis, place: int) -> Value:
+    return axis.categories[place] if axis.categories else axis.label(float(place))
 
 
 def _row(name: str, x: Value, y: Value) -> dict[str, Any]:

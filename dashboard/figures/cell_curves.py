@@ -36,6 +36,13 @@ class CellCurvesData(NamedTuple):
     """Weight of the moving average; 0 for none."""
 
 
+NOTHING: dict[Measure, str] = {
+    "loss": "A curve stands here from the first evaluation of a job on.",
+    "delta": "A curve stands here once a job and its control at the same seed have an evaluation.",
+}
+"""What would fill the figure."""
+
+
 def cell_curves_figure(data: CellCurvesData) -> dict[str, Any]:
     """The figure, drawn for the light page."""
     traces: list[Any] = []
@@ -55,7 +62,7 @@ def cell_curves_figure(data: CellCurvesData) -> dict[str, Any]:
         xaxis=theme.axis("Step", tickformat=",", range=[-0.01 * last, 1.02 * last] if last else None),
         yaxis=vertical,
         hovermode="closest",
-        annotations=[] if traces else [theme.NO_RESULT],
+        nothing="" if traces else NOTHING[data.measure],
     )
 
 

@@ -12,6 +12,9 @@ from headcount.dashboard.figures.table import FigureTable
 MOST_LABELS = 16
 """Sites up to which each has its number written on the map: more have no room for it."""
 
+NOTHING = "A cell is drawn here once one of its jobs has ended, where its stream routes by weights."
+"""What would fill these figures."""
+
 
 class DepthLine(NamedTuple):
     """One cell, at the last step of its jobs."""
@@ -48,7 +51,7 @@ def entropy_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
         xaxis=theme.axis("Site, from the first sublayer to the head"),
         yaxis=theme.axis("Entropy over sources, nats", rangemode="tozero"),
         hovermode="closest",
-        annotations=[] if traces else [theme.NO_RESULT],
+        nothing="" if traces else NOTHING,
     )
 
 
@@ -101,7 +104,7 @@ def sources_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
         traces if lines else [],
         xaxis=theme.axis("Site, from the first sublayer to the head", showgrid=False),
         yaxis=theme.axis(showgrid=False, autorange="reversed"),
-        annotations=[] if lines else [theme.NO_RESULT],
+        nothing="" if lines else NOTHING,
     )
 
 

@@ -101,7 +101,9 @@ def forest_figure(data: ForestData) -> dict[str, Any]:
         yaxis=theme.axis(showgrid=False, autorange="reversed"),
         height=max(280, 110 + 22 * len(rows)),
         hovermode="closest",
-        annotations=[] if rows else [theme.NO_RESULT],
+        nothing=""
+        if rows
+        else "A delta stands here once a job and its control at the same seed have finished.",
     )
 
 

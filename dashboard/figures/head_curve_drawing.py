@@ -52,7 +52,7 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
         ),
         yaxis=vertical,
         hovermode="closest",
-        annotations=[theme.NO_RESULT] if hollow else [],
+        nothing="A point stands here once a job of its cell has finished." if hollow else "",
     )
 
 

@@ -15,6 +15,12 @@ from headcount.dashboard.figures.table import FigureTable
 MOST_POINTS = 400
 """Of one line; the mean of as many updates as that takes."""
 
+NOTHING = (
+    "A pair stands here once both of its jobs have ended: a job leaves the loss of every update among the "
+    "artifacts then. One that was trained elsewhere has none."
+)
+"""What would fill the figure."""
+
 Losses = NDArray[np.float32]
 
 
@@ -73,7 +79,7 @@ def pair_steps_figure(lines: Sequence[StepLine], smooth: float) -> dict[str, Any
             "|Δ| of training losses, nats a token", type="log" if traces else None, tickformat=".2~g"
         ),
         hovermode="closest",
-        annotations=[] if traces else [theme.NO_RESULT],
+        nothing="" if traces else NOTHING,
     )
 
 

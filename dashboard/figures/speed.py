@@ -74,7 +74,7 @@ def speed_figure(data: SpeedData) -> dict[str, Any]:
         height=max(280, 110 + 22 * len(bars)),
         bargap=0.3,
         hovermode="closest",
-        annotations=[] if bars else [theme.NO_RESULT],
+        nothing="" if bars else "A bar stands here once a job of its cell has trained.",
     )
 
 

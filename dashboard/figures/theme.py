@@ -6,7 +6,8 @@ lightened on black where the original has a contrast under 3:1; markers tell the
 """
 
 import html
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from plotly.colors import sample_colorscale, sequential
@@ -41,8 +42,7 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 CELLS = tuple(reversed(sequential.Cividis))
 """The scale of cells, lowest loss first: the best is the brightest."""
 
-NO_RESULT = {
-    "text": "No result yet",
+_NOTE = {
     "xref": "paper",
     "yref": "paper",
     "x": 0.5,
@@ -50,7 +50,10 @@ NO_RESULT = {
     "showarrow": False,
     "font": {"color": MUTED, "size": 15},
 }
-"""What stands where there is nothing to draw."""
+"""In the middle of a figure without marks."""
+
+NOTE_WIDTH = 46
+"""Characters of its lines: what a phone has room for."""
 
 FONT = "Inter, system-ui, -apple-system, Segoe UI, Liberation Sans, sans-serif"
 CONFIG = {
@@ -63,8 +66,13 @@ CONFIG = {
 """How plotly.js runs: no share button, no other host. Exports are buttons of the page, outside the image."""
 
 
-def figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
-    """The figure's JSON in the shared layout; `layout` adds to it, or overrides it."""
+def figure(traces: Sequence[Any], *, nothing: str = "", **layout: Any) -> dict[str, Any]:
+    """The figure's JSON in the shared layout; `layout` adds to it, or overrides it.
+
+    `nothing`: where there is nothing to draw, why, and what would fill the figure.
+    """
+    if nothing:
+        layout |= _without_marks(nothing, layout)
     shared = {
         "font": {"family": FONT, "size": 13, "color": MUTED},
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -89,6 +97,14 @@ def figure(traces: Sequence[Any], **layout: Any) -> dict[str, Any]:
     }
     # `go.Figure` would check the layout, which takes longer than all the rest of a page: a test does that
     return {"data": [trace.to_plotly_json() for trace in traces], "layout": _told(shared | layout)}
+
+
+def _without_marks(why: str, layout: Mapping[str, Any]) -> dict[str, Any]:
+    """Axes without numbers, which would be made up, and in the middle why."""
+    bare = {"showticklabels": False, "showgrid": False, "zeroline": False}
+    lines = ["No result yet", *textwrap.wrap(why, NOTE_WIDTH)]
+    note = _NOTE | {"text": "<br>".join(map(plain, lines))}
+    return {"annotations": [note]} | {name: layout.get(name, {}) | bare for name in ("xaxis", "yaxis")}
 
 
 def _told(value: Any) -> Any:

@@ -167,7 +167,7 @@ def timeline_figure(data: TimelineData) -> dict[str, Any]:
         bargap=0.35,
         height=max(260, 120 + 30 * len(data.slots)),
         hovermode="closest",
-        annotations=[] if data.bars else [theme.NO_RESULT],
+        nothing="" if data.bars else "A bar stands here for every attempt once a job has begun.",
     )
 
 

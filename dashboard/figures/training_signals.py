@@ -70,7 +70,7 @@ def training_signals_figure(data: TrainingSignals) -> dict[str, Any]:
         xaxis=theme.axis("Step", tickformat=",", anchor=f"y{rows if rows > 1 else ''}"),
         showlegend=False,
         hovermode="closest",
-        annotations=[] if traces else [theme.NO_RESULT],
+        nothing="" if traces else "A job is drawn here from its second or so on.",
         **axes,
     )
 

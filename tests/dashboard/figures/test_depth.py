@@ -6,6 +6,8 @@ from builders import build_sweep
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from headcount.dashboard.exports.marks import marks_of
+from headcount.dashboard.exports.numbers import figure_csv
 from headcount.dashboard.figures.depth import DepthLine, depth_summary, sources_figure
 from headcount.dashboard.pages.sweep import sweep_page
 from headcount.orchestrator.store import open_store
@@ -34,7 +36,7 @@ def routed(tmp_path: Path) -> Iterator[Session]:
 
 
 def test_the_tab_draws_what_the_sites_told(routed: Session) -> None:
-    entropy, sources = sweep_page(routed, "head-count", {"tab": "depth"}).figures
+    entropy, sources, *_ = sweep_page(routed, "head-count", {"tab": "depth"}).figures
     lines = {trace["name"]: trace["y"] for trace in entropy.drawn["data"]}
     assert lines == {
         "H\u00a01": pytest.approx([0.1, 0.2, 0.3, 0.4]),
@@ -52,9 +54,9 @@ def test_the_tab_draws_what_the_sites_told(routed: Session) -> None:
 
 
 def test_before_a_job_has_told_there_is_nothing_to_draw(session: Session) -> None:
-    for figure in sweep_page(session, "head-count", {"tab": "depth"}).figures:
+    for figure in sweep_page(session, "head-count", {"tab": "depth"}).figures[:2]:
         assert figure.summary == "No ended job has told how its sites read the depth."
-        assert figure.drawn["layout"]["annotations"][0]["text"] == "No result yet"
+        assert figure.drawn["layout"]["annotations"][0]["text"].startswith("No result yet<br>")
 
 
 def test_models_of_other_depths_share_a_map() -> None:
@@ -62,3 +64,11 @@ def test_models_of_other_depths_share_a_map() -> None:
     assert drawn["data"][0]["z"] == [[0, None], [0, 1]]
     assert drawn["data"][0]["y"] == ["a", "&lt;b&gt;b&lt;/b&gt;"]
     assert depth_summary([DepthLine("a", (0.1,), (0,))]).endswith("1 source the heaviest somewhere.")
+
+
+def test_the_csv_names_the_cells() -> None:
+    drawn = sources_figure([DepthLine("a", (0.1, 0.3), (0, 1)), DepthLine("b", (0.1, 0.2), (0, 0))])
+    assert figure_csv(marks_of(drawn)).splitlines() == [
+        "series,x,y,value",
+        *("cell,0.0,a,0", "cell,1.0,a,1", "cell,0.0,b,0", "cell,1.0,b,0"),
+    ]

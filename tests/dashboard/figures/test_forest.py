@@ -58,4 +58,4 @@ def test_very_many_cells_are_capped_and_counted(session: Session, monkeypatch: p
 def test_without_a_pair_it_says_so(session: Session) -> None:
     (figure,) = sweep_page(session, "waiting", {"tab": "paired"}).figures
     assert figure.summary == "Delta of every cell to its control. No pair has a result yet."
-    assert figure.drawn["layout"]["annotations"][0]["text"] == "No result yet"
+    assert figure.drawn["layout"]["annotations"][0]["text"].startswith("No result yet<br>")

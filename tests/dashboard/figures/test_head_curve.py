@@ -184,4 +184,6 @@ def test_a_line_without_a_result_is_said() -> None:
     assert data.absent == ["H\u00a01 · KV\u00a01: missing"]
     assert "KV\u00a01: no result yet" in head_curve_summary(data)
     assert head_curve_table(data).rows == []
-    assert [a["text"] for a in head_curve_figure(data)["layout"]["annotations"]] == ["No result yet"]
+    assert [a["text"] for a in head_curve_figure(data)["layout"]["annotations"]] == [
+        "No result yet<br>A point stands here once a job of its cell has<br>finished."
+    ]

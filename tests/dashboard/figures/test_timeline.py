@@ -94,4 +94,4 @@ def test_attempts_within_a_pixel_are_one_bar() -> None:
 def test_before_the_first_attempt_it_says_so() -> None:
     nothing = timeline_data(Timeline((), None), {})
     assert figure.timeline_summary(nothing) == "Slots over time. No job has begun yet."
-    assert figure.timeline_figure(nothing)["layout"]["annotations"][0]["text"] == "No result yet"
+    assert figure.timeline_figure(nothing)["layout"]["annotations"][0]["text"].startswith("No result yet<br>")
