@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 def report(sweep: str, out: Path) -> None:
     """The page of SWEEP as one HTML file that opens anywhere, without a server or a network."""
     from headcount.dashboard.report import report
+    from headcount.orchestrator.artifacts.folder import open_artifacts
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
     from headcount.trainer.errors import UserError
 
-    with open_store(load_settings()).read() as session:
-        html = report(session, sweep)
+    settings = load_settings()
+    with open_store(settings).read() as session:
+        html = report(session, sweep, open_artifacts(settings).read)
     try:
         out.write_text(html, encoding="utf-8")
     except OSError as error:

@@ -2,37 +2,33 @@
 
 import base64
 import hashlib
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 
 from sqlalchemy.orm import Session
 
+from headcount.dashboard.chapters import chapters
 from headcount.dashboard.html import sweep_values
 from headcount.dashboard.pages.sweep import sweep_page
 from headcount.dashboard.rendering import STATIC, render
-from headcount.dashboard.tabs import FIGURES
+from headcount.dashboard.tabs.view import nothing_kept
 
 SCRIPTS = ("theme.js", "plotly-cartesian.min.js", "headcount.js")
 
 
-def report(session: Session, name: str) -> str:
-    """The report of a sweep as HTML, with the figures of every tab: the loss and, where known, the delta.
+def report(session: Session, name: str, read: Callable[[str], bytes | None] = nothing_kept) -> str:
+    """The report of a sweep as HTML, with every tab and its views.
 
-    Raises `NotFoundError` for an unknown name.
+    `read` opens an artifact by its key: some figures are of what ended jobs left. Raises `NotFoundError`
+    for an unknown name.
     """
     page = sweep_page(session, name, {}, whole=True)
-    first, *tabs = (tab.name for tab in page.tabs if tab.name in FIGURES)
-    assert first == page.choice.tab
-    others = [sweep_page(session, name, {"tab": tab}) for tab in tabs]
-    # by id: a figure that two tabs share stands there once
-    figures = {figure.id: figure for each in (page, *others) for figure in each.figures}
-    page = replace(page, figures=tuple(figures.values()))
     scripts = {script: _read(script) for script in SCRIPTS}
     style = _style()
     return render(
         "report.html",
         live=False,
+        chapters=list(chapters(session, page.table, page.statistics, read)),
         scripts=scripts,
         style=style,
         policy=_policy(scripts.values(), style),

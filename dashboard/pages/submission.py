@@ -15,10 +15,10 @@ from headcount.api.submission import read_spec, store_sweep
 from headcount.dashboard.pages.errors import error_page
 from headcount.dashboard.pages.login import Form
 from headcount.dashboard.pages.submit import (
-    EXAMPLES,
     MOST_CELLS,
     Checked,
     check,
+    examples,
     first_text,
     numbered,
     trouble,
@@ -79,7 +79,7 @@ def _page(
         "submit.html",
         text=text,
         lines=numbered(text),
-        examples=EXAMPLES,
+        examples=examples(),
         allowed=allowed,
         source=source,
         found=found,

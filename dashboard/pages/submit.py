@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.resources import files
+from functools import cache
 
 from sqlalchemy.orm import Session
 
@@ -13,10 +13,10 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store.difference import difference
 from headcount.orchestrator.submitting.planning import difference_lines
 from headcount.sweeps.file.spec import SpecError
-from headcount.trainer.errors import UserError, nearest
+from headcount.sweeps.studies import Study, studies, study_text
+from headcount.trainer.errors import UserError
 
-EXAMPLES = ("quickstart", "head_count", "residual_family")
-"""The ready-made studies that one can begin with."""
+FIRST_EXAMPLE = "quickstart"
 
 MOST_CELLS = 100
 """Of a plan that the page lists."""
@@ -64,16 +64,22 @@ def trouble(error: Exception) -> Trouble:
 
 
 def first_text(session: Session, query: dict[str, str]) -> str:
-    """What stands in the editor at first: an example, or the file of the sweep that `from` names.
+    """What stands in the editor at first: a ready-made study, or the file of the sweep that `from` names.
 
     Raises `NotFoundError` for a name that is neither.
     """
     if "from" in query:
         return sweep_view(session, query["from"]).yaml
-    name = query.get("example", EXAMPLES[0])
-    if name not in EXAMPLES:
-        raise NotFoundError(f"no example is called {name!r}; {nearest(name, EXAMPLES)}")
-    return files("headcount.sweeps").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
+    try:
+        return study_text(query.get("example", FIRST_EXAMPLE).replace("_", "-"))
+    except UserError as error:
+        raise NotFoundError(str(error)) from error
+
+
+@cache
+def examples() -> tuple[Study, ...]:
+    """The ready-made studies that one can begin with; their files are read once."""
+    return tuple(studies())
 
 
 def written(form: dict[str, str]) -> str:

@@ -26,7 +26,6 @@ from headcount.api.results import (
 )
 from headcount.api.results.selection import RATE
 from headcount.dashboard.choice import FILTERED_TABS, TABS, Choice, choose, tab_of, tabs_of
-from headcount.dashboard.figures.bars import Measure
 from headcount.dashboard.options import MEASURED_TABS, MEASURES
 from headcount.dashboard.pages.headline import Headline, headline, shape_sentence
 from headcount.dashboard.panel import Figure
@@ -89,7 +88,7 @@ def sweep_page(
     read: Callable[[str], bytes | None] = nothing_kept,
     table: AblationTable | None = None,
 ) -> SweepPage:
-    """The page of a sweep: the tab that the query chooses, or with every measure and table where `whole`.
+    """The page of a sweep: the tab that the query chooses, or where `whole` every table, and no figure.
 
     `read` opens an artifact by its key: some figures are of what ended jobs left there. `table` is that of
     `table_of`, where it was read already. Raises `NotFoundError`, and `QueryError` for a query that this
@@ -99,14 +98,11 @@ def sweep_page(
     table = table or table_of(session, name, query)
     statistics = paired_statistics(table)
     tab = tab_of(table, query)
-    curve = _curve(table, tab)
+    curve = curve_of(table, tab)
     choice = choose(table, curve, query)
     figures: list[Figure] = []
-    measures: tuple[Measure, ...] = (
-        ("delta", "loss") if whole and choice.measure == "delta" else (choice.measure,)
-    )
-    for measure in measures if tab in FIGURES else ():
-        figures += FIGURES[tab](View(session, table, statistics, curve, choice, measure, read))
+    if tab in FIGURES and not whole:
+        figures = FIGURES[tab](View(session, table, statistics, curve, choice, choice.measure, read))
     return SweepPage(
         sweep=sweep,
         table=table,
@@ -137,10 +133,11 @@ def table_of(session: Session, name: str, query: Mapping[str, str]) -> AblationT
 
 def choice_of(table: AblationTable, query: Mapping[str, str]) -> Choice:
     """What a query chooses of a table's page, completed. Raises `QueryError`."""
-    return choose(table, _curve(table, tab_of(table, query)), query)
+    return choose(table, curve_of(table, tab_of(table, query)), query)
 
 
-def _curve(table: AblationTable, tab: str) -> HeadCurve | None:
+def curve_of(table: AblationTable, tab: str) -> HeadCurve | None:
+    """Over the axis that this tab has across; None in a sweep without axes."""
     return head_curve(table, RATE if tab == "rates" else None) if table.axes else None
 
 
@@ -149,7 +146,7 @@ def _tab_links(table: AblationTable, choice: Choice) -> Iterator[TabLink]:
     if choice.option("y") in MEASURES:
         kept["y"] = choice.measure
     curves = {
-        is_rates: _curve(table, "rates" if is_rates else "") for is_rates in (False, RATE in table.axes)
+        is_rates: curve_of(table, "rates" if is_rates else "") for is_rates in (False, RATE in table.axes)
     }
     for tab in tabs_of(table):
         if tab == choice.tab:

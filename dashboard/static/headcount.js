@@ -64,7 +64,8 @@ async function draw(plot) {
   performance.mark(`drawn:${plot.id}`);
 }
 
-const plots = () => [...document.querySelectorAll(".plot")];
+// those in closed details have no width yet
+const plots = (within = document) => [...within.querySelectorAll(".plot")].filter((plot) => !plot.closest("details:not([open])"));
 
 // one after another: the first is on the screen before the next is begun
 async function drawAll(chosen = plots()) {
@@ -293,6 +294,9 @@ document.addEventListener("click", (event) => {
   if (button?.matches("[data-export]")) exportFigure(button);
   if (button?.matches("[data-copy]")) copyLink(button);
 });
+document.addEventListener("toggle", (event) => {
+  if (event.target.open) drawAll(plots(event.target));
+}, true);
 document.addEventListener("change", (event) => {
   if (event.target.matches(".filters select")) event.target.form.requestSubmit();
 });

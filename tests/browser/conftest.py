@@ -104,7 +104,7 @@ def open_page(browser: Browser, faults: list[str]) -> Iterator[OpenPage]:
         page.on("pageerror", lambda error: watch.faults.append(f"script error: {error}"))
         page.on("request", watch.request)
         page.goto(url)
-        plots = page.locator(".plot").all() if options.get("java_script_enabled", True) else []
+        plots = page.locator(".plot:visible").all() if options.get("java_script_enabled", True) else []
         for plot in plots:
             plot.and_(page.locator("[data-drawn]")).wait_for(timeout=20_000)
         return page

@@ -20,9 +20,12 @@ def file(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_draws_without_a_network(open_page: OpenPage, file: Path, width: int) -> None:
     page = open_page(file.as_uri(), width=width, offline=True)
-    assert page.locator(".plot").count() == 12
+    drawn = page.locator(".plot[data-drawn=light]").count()
+    assert drawn == page.locator(".plot:visible").count() == 14
+    page.locator("summary", has_text="Heads: Loss").first.click()
+    page.locator("#heads-loss[data-drawn]").wait_for()
     page.emulate_media(color_scheme="dark")
-    expect(page.locator(".plot[data-drawn=dark]")).to_have_count(12)
+    expect(page.locator(".plot[data-drawn=dark]")).to_have_count(drawn + 1)
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.evaluate("axe.run()")["violations"] == []
 

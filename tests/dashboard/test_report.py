@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import NotFoundError, ablation_table, jobs
 from headcount.dashboard import text
+from headcount.dashboard.choice import TABS
 from headcount.dashboard.commands import report as command
 from headcount.dashboard.report import report
 from headcount.orchestrator.store import Store, open_store
@@ -27,7 +28,9 @@ def html(store: Store) -> str:
 def test_nothing_is_outside_the_file(html: str) -> None:
     written = re.sub(r"(?s)(<script[^>]*>).*?</script>", r"\1", html)
     assert not re.search(r"<[^>]+ src=|url\((?!data:)", written)
-    assert set(re.findall(r'href="([^"]+)"', written)) == {"data:,", "#main"}
+    assert set(re.findall(r'href="([^"]+)"', written)) - {"data:,", "#main"} == {
+        f"#tab-{tab}" for tab in TABS
+    }
     assert "data-events" not in written
 
 
@@ -52,25 +55,35 @@ def test_it_has_the_numbers_of_the_table(html: str, session: Session) -> None:
             assert text.interval(row.delta.low, row.delta.high) in html
 
 
-def test_it_has_the_figures_of_both_measures(html: str) -> None:
-    assert re.findall(r'class="plot[^"]*" id="([^"]+)"', html) == [
-        "heads-delta",
-        "grid-delta",
-        "heads-loss",
-        "grid-loss",
-        "paired",
-        "rates-delta",
-        "curves-delta",
-        "depth-entropy",
-        "depth-sources",
-        "speed",
-        "timeline",
-        "forecast",
-    ]
+def test_it_has_every_tab_with_its_views(html: str) -> None:
+    """Each measure at each value of what the page lets one filter, where something is drawn."""
+    chapters = {part.partition('"')[0]: part for part in html.split('<div class="chapter" id="tab-')[1:]}
+    drawn = {tab: re.findall(r'class="plot[^"]*" id="([^"]+)"', part) for tab, part in chapters.items()}
+
+    def each(*ids: str, count: int) -> list[str]:
+        return [f"{id}-{n}" if n > 1 else id for id in ids for n in range(1, count + 1)]
+
+    assert drawn == {
+        "heads": each("heads-delta", "heads-loss", count=2),
+        "grid": each("grid-delta", "grid-loss", count=2),
+        "paired": each("paired", count=2),
+        "rates": each("rates-delta", "rates-loss", count=3),
+        "curves": each("curves-delta", "curves-loss", count=6),
+        "depth": ["depth-entropy", "depth-sources", "depth-heads", "depth-head-entropy"],
+        "speed": ["speed"],
+        "jobs": [],
+        "timeline": ["timeline"],
+        "plan": ["forecast"],
+    }
+    words = re.findall(r'<summary>Heads: <span class="usertext">(.*?)</span>', html)
+    assert words == ["Delta · LR\u00a01e-3", "Loss · LR\u00a05e-4", "Loss · LR\u00a01e-3"]
+    assert re.findall(r"\d+ further views", html) == ["12 further views"]
+    for tab, title in {"paired": "pairs-title", "jobs": "jobs-title", "plan": "plan-title"}.items():
+        assert f'id="{title}"' in chapters[tab]
 
 
 def test_it_has_every_job_without_a_link(html: str, session: Session) -> None:
-    listed = html.split('aria-label="Jobs"')[1].split("</table>")[0]
+    listed = html.split('id="jobs-title"')[1].split("</table>")[0]
     for job in jobs(session, "in-flight", limit=1000).jobs:
         assert f'<th scope="row"><code>{job.id[:12]}</code></th>' in listed
     assert "<a " not in listed

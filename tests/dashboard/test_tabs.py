@@ -8,14 +8,16 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
-from headcount.api.results import ablation_table, jobs, named_table
+from headcount.api.results import ablation_table, jobs, named_table, paired_statistics
 from headcount.api.results.cell_curves import cell_curves, delta_curve
 from headcount.api.results.curves import best_cell
 from headcount.dashboard import text
+from headcount.dashboard.chapters import chapters
 from headcount.dashboard.figures import speed
 from headcount.dashboard.pages.sweep import SweepPage, sweep_page
 from headcount.dashboard.report import report
 from headcount.dashboard.tabs import FIGURES, curves
+from headcount.dashboard.tabs.view import nothing_kept
 
 
 def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
@@ -105,7 +107,7 @@ def test_what_has_not_begun_is_named(session: Session) -> None:
 def test_a_figure_of_speed_without_a_job_says_so() -> None:
     nothing = speed.SpeedData([], 0)
     assert speed.speed_summary(nothing) == "Tokens a second by cell. No job has trained yet."
-    assert speed.speed_figure(nothing)["layout"]["annotations"][0]["text"] == "No result yet"
+    assert speed.speed_figure(nothing)["layout"]["annotations"][0]["text"].startswith("No result yet<br>")
 
 
 def test_speed_is_that_of_the_throughput_table(session: Session) -> None:
@@ -140,11 +142,14 @@ def test_an_address_keeps_its_tab(client: TestClient) -> None:
     assert client.get("/sweeps/in-flight?tab=jobs&y=loss").status_code == 422
 
 
-@pytest.mark.parametrize("tab", FIGURES)
-def test_every_figure_is_one_of_plotlys(session: Session, tab: str) -> None:
+def test_every_figure_is_one_of_plotlys(session: Session) -> None:
     """The layouts are written as plain values: plotly in Python, which knows every attribute, takes them."""
-    for figure in sweep_page(session, "in-flight", {"tab": tab}, whole=True).figures:
-        go.Figure(figure.drawn)
+    table = ablation_table(session, "in-flight")
+    found = list(chapters(session, table, paired_statistics(table), nothing_kept))
+    assert {chapter.name for chapter in found if chapter.figures} == set(FIGURES)
+    for chapter in found:
+        for figure in (*chapter.figures, *(one for side in chapter.further for one in side.figures)):
+            go.Figure(figure.drawn)
 
 
 def test_the_report_has_the_figures_of_every_tab(session: Session) -> None:

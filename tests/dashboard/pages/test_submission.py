@@ -10,11 +10,11 @@ from sqlalchemy import func, select
 
 from headcount.api.callers import COOKIE
 from headcount.dashboard.pages.routes import create_service
-from headcount.dashboard.pages.submit import EXAMPLES
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.models import Job, Sweep
 from headcount.orchestrator.store.tokens import TokenScope, create_token
+from headcount.sweeps.studies import studies
 
 ORIGIN = {"Origin": "http://127.0.0.1:8321"}
 YAML = """\
@@ -114,8 +114,11 @@ def test_a_problem_stands_at_its_line(
     assert jobs_of(own_store) == 0
 
 
-def test_every_example_can_be_planned(browser: TestClient) -> None:
-    for name in EXAMPLES:
+def test_every_study_is_offered(browser: TestClient) -> None:
+    page = browser.get("/submit").text
+    offered = re.findall(r'href="/submit\?example=([^"]+)"', page)
+    assert offered == [study.name for study in studies()]
+    for name in offered:
         page = browser.get(f"/submit?example={name}")
         text = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page.text, re.S)
         assert text
