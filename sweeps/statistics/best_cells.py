@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .layout import Array, block_layout, check_table, magnitude
-from .student import check_confidence, mean_estimate, t_quantile
+from .student import check_confidence, mean_and_sd, t_quantile
 
 
 @dataclass(frozen=True)
@@ -122,16 +122,24 @@ def _differences(table: Array, tail: float) -> tuple[Array, Array, Array]:
     for i in range(size):
         for j in range(i):
             pairs = table[i] - table[j]
-            e = mean_estimate(pairs[~np.isnan(pairs)], magnitude=largest)
-            mean[i, j] = np.nan if e.mean is None else e.mean
+            mean[i, j], reach = _mean_and_reach(pairs[~np.isnan(pairs)].tolist(), tail, largest)
             mean[j, i] = -mean[i, j]
-            if e.mean is None or e.se is None or e.df is None or e.low is None:
+            if reach is None:
                 high[i, j] = high[j, i] = np.inf
                 continue
-            reach = -t_quantile(tail, e.df) * e.se
-            low[i, j], high[i, j] = e.mean - reach, e.mean + reach
+            low[i, j], high[i, j] = mean[i, j] - reach, mean[i, j] + reach
             low[j, i], high[j, i] = -high[i, j], -low[i, j]
     return mean, low, high
+
+
+def _mean_and_reach(x: list[float], tail: float, largest: float) -> tuple[float, float | None]:
+    """The mean of differences, and how far its bounds at level `tail` are from it: None where they tell nothing."""
+    if len(x) < 2:
+        return (x[0] if x else np.nan), None
+    mean, sd = mean_and_sd(x, magnitude=largest)
+    if sd == 0 and mean != 0:
+        return mean, None
+    return mean, -t_quantile(tail, len(x) - 1) * (sd / len(x) ** 0.5)
 
 
 def _finite(bound: float) -> float | None:

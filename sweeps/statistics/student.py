@@ -40,6 +40,7 @@ class MeanEstimate(Estimate):
     n: int
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(probability: float, df: float) -> float:
     """The t with `probability` of Student's distribution below it."""
     from scipy.special import stdtrit
@@ -109,27 +110,30 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
     n = len(x)
     if n == 0:
         return _constant(None, None, 0, confidence, "no value")
-    mean = fsum(x) / n
     if n == 1:
-        return _constant(mean, None, 1, confidence, "one value has no standard deviation, interval or p")
-    sd = sample_sd(x, magnitude=magnitude)
+        return _constant(fsum(x), None, 1, confidence, "one value has no standard deviation, interval or p")
+    mean, sd = mean_and_sd(x, magnitude=magnitude)
     if sd == 0:
-        if abs(mean) <= ROUNDING * max(magnitude, *map(abs, x)):
-            return _constant(
-                0.0, 0.0, n, confidence, "all values are 0: there is no variation to test against"
-            )
-        return _constant(
-            mean, 0.0, n, confidence, "all values are equal: there is no variation to test against"
-        )
+        all_are = "0" if mean == 0 else "equal"
+        reason = f"all values are {all_are}: there is no variation to test against"
+        return _constant(mean, 0.0, n, confidence, reason)
     e = t_estimate(mean, sd / n**0.5, n - 1, confidence)
     return MeanEstimate(**vars(e), sd=sd, n=n)
 
 
 def sample_sd(x: Sequence[float], *, magnitude: float = 0.0) -> float:
     """Of two values or more; 0 where it is only rounding, as in `mean_estimate`."""
+    return mean_and_sd(x, magnitude=magnitude)[1]
+
+
+def mean_and_sd(x: Sequence[float], *, magnitude: float = 0.0) -> tuple[float, float]:
+    """Of two values or more. Where the spread is only rounding it is 0, and so is then a mean that is no more."""
     mean = fsum(x) / len(x)
     sd = sqrt(fsum([(value - mean) ** 2 for value in x]) / (len(x) - 1))
-    return sd if sd > ROUNDING * max(magnitude, *map(abs, x)) else 0.0
+    rounding = ROUNDING * max(magnitude, *map(abs, x))
+    if sd > rounding:
+        return mean, sd
+    return (mean if abs(mean) > rounding else 0.0), 0.0
 
 
 def _constant(mean: float | None, sd: float | None, n: int, confidence: float, reason: str) -> MeanEstimate:

@@ -35,6 +35,20 @@ def test_three_deltas() -> None:
     assert d.t == pytest.approx(-6.9282, abs=5e-5)
     assert d.p == pytest.approx(0.0202041, abs=5e-8)
     assert (d.low, d.high) == pytest.approx((-0.0194524, -0.0045476), abs=5e-8)
+    # a percentile bootstrap of three values stays within them, and covers too little
+    assert d.low is not None and d.low < -0.015
+    assert d.high is not None and d.high > -0.009
+
+
+def test_a_published_record_of_eight_seeds() -> None:
+    """modded-nanogpt, pull request 362: losses against the bar of 3.28."""
+    losses = [3.27676, 3.27770, 3.27869, 3.27831, 3.27789, 3.27830, 3.27757, 3.27857]
+    below = mean_estimate([3.28 - loss for loss in losses])
+    assert below.mean == pytest.approx(3.28 - 3.27797375, abs=5e-9)
+    assert below.sd == pytest.approx(0.00063315, abs=5e-9)
+    assert below.mean * 8**0.5 == pytest.approx(0.0057311, abs=5e-8)
+    assert below.p is not None
+    assert below.p / 2 == pytest.approx(2.05e-5, abs=5e-8)
 
 
 def test_seeds_of_one_side_are_listed_and_not_used() -> None:

@@ -27,6 +27,19 @@ def test_balanced_table_is_the_block_design() -> None:
     assert (d.low, d.high) == pytest.approx((0.0266, 0.0327), abs=5e-5)
 
 
+def test_student_sleep_is_an_analysis_of_variance() -> None:
+    """Two drugs by ten subjects: F of repeated measures is t², and the residual is that of a mixed model."""
+    first = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+    second = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+    pooled = pooled_error(np.array([first, second]))
+    d = pooled_delta(pooled, 1, 0)
+    assert (d.mean, d.df) == (pytest.approx(1.58, abs=1e-12), 9)
+    assert d.t is not None
+    assert d.t**2 == pytest.approx(16.500881, abs=5e-7)
+    assert pooled.sd is not None
+    assert pooled.sd**2 == pytest.approx(0.756444, abs=5e-7)
+
+
 def test_unbalanced_table_is_least_squares() -> None:
     table = CURVE.copy()
     table[0, 2] = table[4, 1] = table[4, 2] = np.nan
