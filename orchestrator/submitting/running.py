@@ -35,7 +35,7 @@ def run_sweep(
     after a clean stop.
     """
     store = open_store(settings)
-    spec = read_spec(file_or_name, store, small)
+    spec = read_spec(file_or_name, store)
     if spec.search is not None and current_holder(store) is None:
         check_needs(spec)  # the scheduler that this command starts has this Python
     planned = make_plan(spec, settings, store)
