@@ -10,16 +10,19 @@ import click
 
 _RAY_HELP = "A Ray cluster to use, such as 10.0.0.1:6379; else RAY_ADDRESS, else a Ray of this home's own."
 
+_small = click.option("--small", is_flag=True, help="Take the sweep's small variant, for a first try.")
+
 
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
+@_small
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option(
     "--slots",
     type=click.IntRange(1),
     help="GPUs, or CPU slots, to train on; else those of this machine.",
 )
-def plan(file: str, as_json: bool, slots: int | None) -> None:
+def plan(file: str, small: bool, as_json: bool, slots: int | None) -> None:
     """Show the cells and jobs of a sweep, what they would cost, and what they could not tell.
 
     The time rests on jobs like these that the store has measured on hardware like this, or else on a model
@@ -37,7 +40,7 @@ def plan(file: str, as_json: bool, slots: int | None) -> None:
 
     settings = load_settings()
     store = open_store(settings)
-    planned = make_plan(read_spec(file, store), settings, store)
+    planned = make_plan(read_spec(file, store, small), settings, store)
     with store.read() as session:
         found = compare(session, planned)
         changed = difference(session, planned)
@@ -62,18 +65,19 @@ def plan(file: str, as_json: bool, slots: int | None) -> None:
 
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
+@_small
 @click.option("--ray-address", envvar="RAY_ADDRESS", help=_RAY_HELP)
 @click.option(
     "--stop-after",
     metavar="TIME",
     help="Such as 90s, 8m or 2h: begin only jobs that should end by then; what still runs is put back.",
 )
-def run(file: str, ray_address: str | None, stop_after: str | None) -> None:
+def run(file: str, small: bool, ray_address: str | None, stop_after: str | None) -> None:
     """Train what a sweep still lacks, and follow it until every job has an outcome.
 
-    FILE is a sweep's YAML; NAME is a sweep that was submitted before. Ctrl-C stops cleanly, and the same
-    command goes on. Exits with 0 when every job has finished, and with 3 when some failed or diverged, or are
-    left because the time or the budget is up.
+    FILE is a sweep's YAML; NAME is a sweep that was submitted before, or a ready-made study. Ctrl-C stops
+    cleanly, and the same command goes on. Exits with 0 when every job has finished, and with 3 when some
+    failed or diverged, or are left because the time or the budget is up.
     """
     from rich.console import Console
 
@@ -82,7 +86,7 @@ def run(file: str, ray_address: str | None, stop_after: str | None) -> None:
     from headcount.orchestrator.submitting.running import run_sweep
 
     seconds = None if stop_after is None else seconds_of(stop_after, "--stop-after")
-    sys.exit(run_sweep(file, load_settings(), ray_address, Console(), seconds))
+    sys.exit(run_sweep(file, load_settings(), ray_address, Console(), seconds, small))
 
 
 _SERVICE = (
@@ -105,8 +109,9 @@ def _of_service(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.argument("file", metavar="FILE|NAME")
+@_small
 @_of_service
-def submit(file: str, url: str | None, token: str | None) -> None:
+def submit(file: str, small: bool, url: str | None, token: str | None) -> None:
     """Ask for a sweep's jobs and return at once; a scheduler trains them.
 
     With --url the file is sent to a service, and its text must be a data source that the service knows.
@@ -120,11 +125,11 @@ def submit(file: str, url: str | None, token: str | None) -> None:
     if url:
         from headcount.orchestrator.submitting.service import Service
 
-        submit_to_service(file, Service(url, token), Console())
+        submit_to_service(file, Service(url, token), Console(), small)
         return
     from headcount.orchestrator.settings import load_settings
 
-    submit_to_store(file, load_settings(), Console())
+    submit_to_store(file, load_settings(), Console(), small)
 
 
 @click.command()

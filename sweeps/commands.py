@@ -19,14 +19,25 @@ def train(context: click.Context) -> None:
 
 @click.command()
 @click.argument("name", required=False)
-def studies(name: str | None) -> None:
-    """List the ready-made studies, or print the file of one: 'headcount studies best-lr > best-lr.yaml'."""
+@click.option("--small", is_flag=True, help="Print the file of NAME's small variant.")
+def studies(name: str | None, small: bool) -> None:
+    """List the ready-made studies with their cost, or print the file of one.
+
+    'headcount run best-lr --small' runs one in its small variant; 'headcount studies best-lr > best-lr.yaml'
+    begins one of your own.
+    """
     from headcount.sweeps import studies as ready_made
+    from headcount.trainer.errors import UserError
 
     if name is not None:
-        click.echo(ready_made.study_text(name), nl=False)
+        click.echo(ready_made.study_text(name, small), nl=False)
         return
-    found = list(ready_made.studies())
-    width = max(len(study.name) for study in found)
-    for study in found:
-        click.echo(f"{study.name:<{width}}  {study.description}")
+    if small:
+        raise UserError(
+            "--small prints the file of one study; name it, as in 'headcount studies best-lr --small'"
+        )
+    from rich.console import Console
+
+    from headcount.sweeps.rendering import render_studies
+
+    render_studies(ready_made.studies(), Console())

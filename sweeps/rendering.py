@@ -1,6 +1,6 @@
 """A plan for people, as a table in the terminal, and for scripts, as plain data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -9,8 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from headcount.sweeps.forecasting.forecast import Forecast, forecast
-from headcount.sweeps.forecasting.speed import History
+from headcount.sweeps.forecasting.speed import GPU_MODEL, History
 from headcount.sweeps.planning.plan import Plan
+from headcount.sweeps.studies import Cost, Study
 
 MOST_ROWS = 40
 """Of the table in the terminal; the plain data have every cell."""
@@ -198,3 +199,28 @@ def _cells(plan: Plan, cost: Forecast) -> Table:
 
 def _value(value: object) -> str:
     return escape(", ".join(value) if isinstance(value, tuple) else f"{value}")
+
+
+def render_studies(found: Iterable[Study], console: Console) -> None:
+    """Print the ready-made studies, a line each, with the cost of each and of its small variant."""
+    rows = [("study", "jobs", "GPU-hours", "small: jobs", "GPU-hours", "question")]
+    for study in found:
+        small = _cost_fields(study.cost(small=True)) if study.has_small else ("", "")
+        rows.append((study.name, *_cost_fields(study.cost()), *small, study.description))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *numbers, question in rows:
+        fields = (f"{number:>{width}}" for number, width in zip(numbers, widths[1:-1], strict=True))
+        line = "  ".join((f"{name:<{widths[0]}}", *fields, question))
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    low, typical, high = (rate / 1e12 for rate in GPU_MODEL)
+    console.print(
+        f"GPU-hours at {typical:g} TFLOP/s a GPU, a guess between {low:g} and {high:g}; "
+        "'headcount plan STUDY' goes by what was measured.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _cost_fields(cost: Cost) -> tuple[str, str]:
+    # of small jobs most time is their start, which the model leaves out
+    return str(cost.jobs), f"{cost.gpu_hours:.3g}" if cost.gpu_hours >= 0.1 else "< 0.1"

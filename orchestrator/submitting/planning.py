@@ -15,19 +15,29 @@ from headcount.orchestrator.store.growth import growth_of
 from headcount.sweeps.file.spec import SweepSpec, load_spec, parse_spec
 from headcount.sweeps.planning.plan import Plan, plan
 from headcount.sweeps.rendering import counted
+from headcount.sweeps.studies import study_files
 from headcount.trainer.config import DataConfig
+from headcount.trainer.errors import UserError
 
 MOST_CELLS = 10
 """Cells that are named of those that an edited file adds, and as many of those that it removes."""
 
 
-def read_spec(file_or_name: str, store: Store) -> SweepSpec:
-    """The sweep in a file, or the one of that name as it was submitted last."""
+def read_spec(file_or_name: str, store: Store, small: bool = False) -> SweepSpec:
+    """The sweep in a file, the one of that name as it was submitted last, or else the ready-made study.
+
+    `small` asks for its small variant.
+    """
     if is_file(file_or_name):
-        return load_spec(Path(file_or_name))
+        return load_spec(Path(file_or_name), small)
     with store.read() as session:
-        sweep = find_sweep(session, file_or_name)
-    return parse_spec(sweep.yaml, sweep.name, Path(sweep.folder) if sweep.folder else None)
+        try:
+            sweep = find_sweep(session, file_or_name)
+        except UserError:
+            if (path := study_files().get(file_or_name)) is not None:
+                return load_spec(path, small)
+            raise
+    return parse_spec(sweep.yaml, sweep.name, Path(sweep.folder) if sweep.folder else None, small)
 
 
 def is_file(file_or_name: str) -> bool:

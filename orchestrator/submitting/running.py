@@ -27,6 +27,7 @@ def run_sweep(
     ray_address: str | None,
     console: Console,
     stop_after: float | None = None,
+    small: bool = False,
 ) -> int:
     """Returns the exit code: 0 when every job has finished, 3 when some have another outcome, or none yet.
 
@@ -35,7 +36,7 @@ def run_sweep(
     after a clean stop.
     """
     store = open_store(settings)
-    spec = read_spec(file_or_name, store)
+    spec = read_spec(file_or_name, store, small)
     if spec.search is not None and current_holder(store) is None:
         check_needs(spec)  # the scheduler that this command starts has this Python
     planned = make_plan(spec, settings, store)
@@ -49,7 +50,8 @@ def run_sweep(
     first = look(store, spec.name)
     held_back = first.held_back
     if not first.is_over:
-        held_back = _follow(spec.name, settings, store, ray_address, console, file_or_name)
+        again = spec.name if small else file_or_name
+        held_back = _follow(spec.name, settings, store, ray_address, console, again)
     return conclude(store, spec.name, console, time.monotonic() - began, held_back)
 
 

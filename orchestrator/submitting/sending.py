@@ -24,10 +24,10 @@ from headcount.sweeps.file.spec import load_spec
 from headcount.trainer.errors import UserError
 
 
-def submit_to_store(file_or_name: str, settings: Settings, console: Console) -> None:
+def submit_to_store(file_or_name: str, settings: Settings, console: Console, small: bool = False) -> None:
     """Raises `UserError`."""
     store = open_store(settings)
-    planned = make_plan(read_spec(file_or_name, store), settings, store)
+    planned = make_plan(read_spec(file_or_name, store, small), settings, store)
     with store.write() as session:
         found = difference(session, planned)
         submission = submit(session, planned, user_name())
@@ -46,11 +46,11 @@ def submit_to_store(file_or_name: str, settings: Settings, console: Console) -> 
         console.print(f"To follow it: headcount watch {name}", highlight=False)
 
 
-def submit_to_service(file: str, service: Service, console: Console) -> None:
+def submit_to_service(file: str, service: Service, console: Console, small: bool = False) -> None:
     """Raises `UserError` for a file that is wrong, before it is sent, and for what the service refuses."""
     if not is_file(file):
         raise UserError(f"{file}: no such file; a service is sent a sweep's file")
-    spec = load_spec(Path(file))
+    spec = load_spec(Path(file), small)
     answer = service.submit(spec.text)
     counts = {field.name: int(answer.get(field.name, 0)) for field in fields(Submission)}
     console.print(found_words(spec.name, Submission(**counts)), highlight=False, markup=False)

@@ -159,6 +159,12 @@ def _only(node: Node, supported: object) -> dict[str, Any]:
     return {}
 
 
+def _small(node: Node) -> dict[str, Any]:
+    """What it holds is read where `spec.parse_spec` lays it over the file."""
+    known(node, *(key for key in READERS if key not in ("name", "small")))
+    return {}
+
+
 READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "name": _name,
     "description": _description,
@@ -177,5 +183,6 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "resources": read_resources,
     "budget": read_budget,
     "evaluate": lambda node: _only(node, []),
+    "small": _small,
 }
 """Every field of the sweep file, and how it is read."""

@@ -1,7 +1,7 @@
 """What a sweep asks for: its file, read strictly. What no code reads yet is refused, never ignored."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from headcount.sweeps.file.expression import Expression
 from headcount.sweeps.file.fields import dotted
 from headcount.sweeps.file.resources import Resources
 from headcount.sweeps.file.sections import Analysis
+from headcount.sweeps.file.small import small_variant, written
 from headcount.trainer.errors import nearest
 
 __all__ = [
@@ -80,14 +81,28 @@ class SweepSpec:
         return SpecError(problem, origin=self.origin, line=line, field=place)
 
 
-def load_spec(path: Path) -> SweepSpec:
-    """The sweep in the file `path`. Raises `SpecError` naming file, line and field."""
-    return parse_spec(read_text(path), str(path), path.parent.absolute())
+def load_spec(path: Path, small: bool = False) -> SweepSpec:
+    """The sweep in the file `path`, or its small variant. Raises `SpecError` naming file, line and field."""
+    return parse_spec(read_text(path), str(path), path.parent.absolute(), small)
 
 
-def parse_spec(text: str, origin: str, folder: Path | None = None) -> SweepSpec:
-    """The sweep written in `text`; `origin` names the text in errors. Raises `SpecError`."""
+def parse_spec(text: str, origin: str, folder: Path | None = None, small: bool = False) -> SweepSpec:
+    """The sweep written in `text`, or its small variant; `origin` names the text in errors.
+
+    Raises `SpecError`, also for a mistake in the section `small` when the variant is not asked for.
+    """
     top = parse_document(text, origin)
+    whole = _read(top, text, folder)
+    if not small and "small" not in top.mapping("fields"):
+        return whole
+    top = small_variant(top)
+    variant = _read(top, written(top), folder)
+    # what the variant replaces is looked for by the names of the file that it replaces
+    lines = {path.removeprefix("small."): line for path, line in variant.lines.items()}
+    return replace(variant, lines=lines) if small else whole
+
+
+def _read(top: Node, text: str, folder: Path | None) -> SweepSpec:
     given = top.mapping("fields")
     for key, node in given.items():
         if key == "external":
@@ -104,7 +119,7 @@ def parse_spec(text: str, origin: str, folder: Path | None = None) -> SweepSpec:
     for key, node in given.items():
         values.update(sections.READERS[key](node))
     _check_across(given, values)
-    return SweepSpec(text=text, origin=origin, folder=folder, lines=dict(_lines(top)), **values)
+    return SweepSpec(text=text, origin=top.origin, folder=folder, lines=dict(_lines(top)), **values)
 
 
 def _check_across(given: Mapping[str, Node], values: Mapping[str, Any]) -> None:

@@ -1,24 +1,38 @@
-"""The ready-made studies: each one plans."""
+"""The ready-made studies: each one plans, whole and small, and jobs of every kind train."""
 
+import io
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 import headcount.sweeps
 from headcount.__main__ import cli
-from headcount.sweeps.file.spec import load_spec
+from headcount.sweeps.file.spec import load_spec, parse_spec
 from headcount.sweeps.forecasting.forecast import forecast
 from headcount.sweeps.planning.plan import Plan, plan
-from headcount.trainer.data import Manifest
+from headcount.sweeps.rendering import render_studies
+from headcount.sweeps.studies import Study, studies, study_files
+from headcount.trainer.config import DataConfig, JobConfig, effective_fields, fields_of, job_from_fields
+from headcount.trainer.data import Dataset, Manifest, open_dataset, prepare
 from headcount.trainer.errors import UserError
+from headcount.trainer.events import Result
+from headcount.trainer.loop import train
 
 STUDIES = sorted(Path(headcount.sweeps.__path__[0]).glob("*.yaml"))
 MANIFEST = Manifest("f" * 64, "stdlib", 256, 4_000_000_000, 50_000_000, 1_000, 4_050_000_000)
 
+FOR_TWO_CORES = {"quickstart", "rate-search", "residual-family"}
+"""Small as they are."""
 
-def planned(path: Path) -> Plan:
-    return plan(load_spec(path), lambda config: MANIFEST)
+WARNED = {"compact_rates": ("one seed: a delta has no interval and no p-value; two or more seeds give them",)}
+
+
+def planned(path: Path, small: bool = False) -> Plan:
+    return plan(load_spec(path, small), lambda config: MANIFEST)
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
@@ -26,7 +40,22 @@ def test_a_study_plans_without_a_warning_and_is_named_as_its_file(path: Path) ->
     result = planned(path)
     assert result.spec.name == path.stem.replace("_", "-")
     assert result.spec.description
-    assert forecast(result).warnings == ()
+    assert forecast(result).warnings == WARNED.get(path.stem, ())
+
+
+@pytest.mark.parametrize("study", [s for s in studies() if s.has_small], ids=lambda study: study.name)
+def test_a_small_variant_plans_without_a_warning_and_is_small(study: Study) -> None:
+    result = study.plan(small=True)
+    assert result.spec.name == f"{study.name}-small"
+    cost = forecast(result)
+    assert cost.warnings == WARNED.get(study.path.stem, ())
+    assert cost.flops < 5e14  # a second of a GPU's time
+    assert len(result.jobs) <= 60
+    assert {axis for axis in study.plan().spec.axes if axis != "model.scale"} <= {*result.spec.axes}
+
+
+def test_every_study_that_is_not_small_has_a_small_variant() -> None:
+    assert {study.name for study in studies() if not study.has_small} == FOR_TWO_CORES
 
 
 @pytest.mark.parametrize(
@@ -43,16 +72,24 @@ def test_a_study_plans_without_a_warning_and_is_named_as_its_file(path: Path) ->
         ("head_alignment", 6, 3, 27),
         ("query_probe", 4, 4, 24),
         ("training_speed", 6, 3, 18),
+        ("routing_speed", 6, 3, 18),
         ("temperature_control", 5, 1, 30),
+        ("compact_head_count", 20, 4, 72),
+        ("compact_rates", 60, 12, 72),
     ],
 )
 def test_a_study_has_the_size_that_its_comment_says(
     name: str, treatments: int, controls: int, jobs: int
 ) -> None:
-    result = planned(next(path for path in STUDIES if path.stem == name))
+    path = next(path for path in STUDIES if path.stem == name)
+    result = planned(path)
     assert sum(not cell.is_control for cell in result.cells) == treatments
     assert sum(cell.is_control for cell in result.cells) == controls
     assert len(result.jobs) == jobs
+    if name != "quickstart":  # which explains the product instead
+        comment = path.read_text().replace("\n# ", " ")
+        assert f"{treatments} cells and " in comment
+        assert f" are {jobs} jobs" in comment
 
 
 def test_the_search_has_at_most_the_size_that_its_comment_says() -> None:
@@ -62,12 +99,70 @@ def test_the_search_has_at_most_the_size_that_its_comment_says() -> None:
     assert result.to_come.jobs == 54
 
 
+def kinds() -> dict[str, JobConfig]:
+    """One job of each kind that a small variant trains: what makes its model another one than by default."""
+    # one number of heads or factor of their logits trains as another
+    sizes = {"routing_heads", "logit_scale", "d_model", "layers", "heads", "kv_heads", "d_ff", "vocab_size"}
+    default = effective_fields(job_from_fields({}))
+    found: dict[str, JobConfig] = {}
+    for study in studies():
+        if study.has_small:
+            for job in study.plan(small=True).jobs:
+                fields = effective_fields(job.config).items()
+                kind = {
+                    name.removeprefix("model."): value
+                    for name, value in fields
+                    if name.startswith("model.") and default.get(name) != value
+                }
+                words = " ".join(f"{name}={value}" for name, value in kind.items() if name not in sizes)
+                found.setdefault(words, job.config)
+    return found
+
+
+KINDS = kinds()
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    home = tmp_path_factory.mktemp("home")
+    words = random.Random(0).choices(["the", "depth", "of", "a", "head", "reads"], k=8000)
+    (home / "text.txt").write_text(" ".join(words))
+    data = DataConfig(context=32, source="text", text=(str(home / "text.txt"),))
+    return open_dataset(prepare(data, home).fingerprint, home)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_of_each_kind_trains(kind: str, text: Dataset) -> None:
+    """Its model and recipe over few steps of a short text: the loss falls from that of guessing."""
+    fields = fields_of(KINDS[kind])
+    short = {"train.steps": 12, "train.warmup_steps": 1, "train.eval_every": 1, "train.eval_windows": 1}
+    size = {"model.layers": 2, "data.context": 32, "train.batch_tokens": 128, "train.peak_lr": 3e-3}
+    events = list(train(job_from_fields({**fields, **short, **size}), text))
+    assert isinstance(events[-1], Result)
+    assert events[-1].outcome == "finished"
+    assert events[-1].tail_mean is not None
+    assert 1 < events[-1].tail_mean < 4.5
+
+
+def test_studies_are_listed_with_the_jobs_and_hours_of_both_forms() -> None:
+    screen = io.StringIO()
+    render_studies(studies(), Console(width=160, file=screen))
+    rows = {line.split()[0]: line.split() for line in screen.getvalue().splitlines()}
+    assert [name for name in rows if name in study_files()] == [*study_files()]
+    assert rows["main-loss"][1:6] == ["36", "254", "16", "<", "0.1"]
+    assert rows["quickstart"][1:4] == ["20", "<", "0.1"]
+
+
 def test_the_command_lists_them_and_prints_the_file_of_one() -> None:
-    listed = CliRunner().invoke(cli, ["studies"], catch_exceptions=False)
-    assert [line.split()[0] for line in listed.output.splitlines()] == [
-        path.stem.replace("_", "-") for path in STUDIES
-    ]
+    listed = CliRunner().invoke(cli, ["studies"], catch_exceptions=False).output
+    assert all(name in listed for name in study_files())
     printed = CliRunner().invoke(cli, ["studies", "best-lr"], catch_exceptions=False)
     assert printed.output == (STUDIES[0].parent / "best_lr.yaml").read_text()
+    small = CliRunner().invoke(cli, ["studies", "best-lr", "--small"], catch_exceptions=False)
+    assert parse_spec(small.output, "best-lr") == replace(
+        load_spec(STUDIES[0].parent / "best_lr.yaml", small=True), origin="best-lr", text=small.output
+    )
     with pytest.raises(UserError, match="no study 'best_lr'; did you mean 'best-lr'"):
         CliRunner().invoke(cli, ["studies", "best_lr"], catch_exceptions=False)
+    with pytest.raises(UserError, match="name it, as in 'headcount studies best-lr --small'"):
+        CliRunner().invoke(cli, ["studies", "--small"], catch_exceptions=False)

@@ -47,6 +47,18 @@ def test_relative_text_lies_beside_the_file_from_wherever_it_is_read(store: Stor
     )
 
 
+def test_a_name_is_a_sweep_that_was_submitted_or_else_a_ready_made_study(store: Store) -> None:
+    assert read_spec("main-loss", store).seeds == (0, 1, 2)
+    assert read_spec("main-loss", store, small=True).name == "main-loss-small"
+    with store.write() as session:
+        submit(session, make_plan(SWEEP.replace("name: tiny", "name: main-loss")), "tester")
+    assert read_spec("main-loss", store).seeds == (0, 1)
+    with pytest.raises(UserError, match="main-loss:2: has no small variant"):
+        read_spec("main-loss", store, small=True)
+    with pytest.raises(UserError, match="no sweep 'mian-loss'"):
+        read_spec("mian-loss", store)
+
+
 def test_an_edit_is_told_in_lines(store: Store) -> None:
     submit_text(store)
     edited = SWEEP.replace("[1, 2]", "[2, 4]").replace("[0, 1]", "[0]") + "priority: 3\non_failure: stop\n"
