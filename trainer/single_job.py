@@ -60,11 +60,23 @@ def main(
         "--gpus", type=int, default=1, help="That share each update (with --device cpu: processes)."
     )
     parser.add_argument("--micro-batch", type=int, help="Windows of one pass; else by the job's shape.")
-    parser.add_argument("--fast", action="store_true", help="Not the same bits again: see docs/training.md.")
-    parser.add_argument("--checkpoint-seconds", type=float, default=300.0, help="Between checkpoints.")
+    parser.add_argument(
+        "--fast",
+        action="store_true",
+        help="Kernels that may give other bits each time: see docs/training.md.",
+    )
+    parser.add_argument(
+        "--checkpoint-seconds", type=float, default=300.0, help="Between checkpoints; 0: at every update."
+    )
     given = parser.parse_args(arguments)
-    if given.gpus < 1:
-        raise UserError(f"--gpus: got {given.gpus}; expected 1 or more")
+    for option, number, least in (
+        ("--gpus", given.gpus, 1),
+        ("--threads", given.threads, 1),
+        ("--micro-batch", given.micro_batch, 1),
+        ("--checkpoint-seconds", given.checkpoint_seconds, 0),
+    ):
+        if number is not None and not number >= least:
+            raise UserError(f"{option}: got {number}; expected {least} or more")
     fields, seed = read(given.job)
     execution = Execution(
         device=given.device,

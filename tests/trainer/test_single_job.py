@@ -55,12 +55,27 @@ def test_a_job_is_told_from_its_data_to_its_files(file: Path, capsys: pytest.Cap
 
 def test_how_it_is_computed_is_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = ["--home", str(file.parent / "home")]
-    with pytest.raises(UserError, match="--gpus: got 0; expected 1 or more"):
-        main([str(file), *home, "--gpus", "0"])
     main([str(file), *home, "--fast", "--micro-batch", "2"])
     environment = capsys.readouterr().out.splitlines()[2]
     assert "micro_batch 2" in environment
     assert "exact False" in environment
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--gpus", "0", "--gpus: got 0; expected 1 or more"),
+        ("--threads", "0", "--threads: got 0; expected 1 or more"),
+        ("--micro-batch", "-2", "--micro-batch: got -2; expected 1 or more"),
+        ("--checkpoint-seconds", "-1", "--checkpoint-seconds: got -1.0; expected 0 or more"),
+        ("--checkpoint-seconds", "nan", "--checkpoint-seconds: got nan; expected 0 or more"),
+    ],
+)
+def test_a_number_that_cannot_be_is_refused_by_its_option(
+    file: Path, option: str, value: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=f"^{message}$"):
+        main([str(file), option, value])
 
 
 def test_a_job_that_is_stopped_goes_on_from_its_folder(file: Path) -> None:
