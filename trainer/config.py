@@ -30,6 +30,20 @@ class ModelConfig:
     vocab_size: int
     """Of the data's tokenizer; 256 for bytes."""
     rope_theta: float = 10_000.0
+    rope_scaling: Literal["none", "linear", "llama3", "yarn"] = "none"
+    """How rotary frequencies are lowered for windows longer than those of the first training."""
+    rope_factor: float = 1.0
+    """Of the scaling: what the lowest frequencies are divided by."""
+    rope_original_context: int = 8192
+    """Tokens a window of the first training (`llama3`, `yarn`)."""
+    head_width: int = 0
+    """Of a head's queries, keys and values; 0 is d_model / heads."""
+    qk_norm: Literal["per_head", "none"] = "per_head"
+    """Of queries and keys, before they are rotated."""
+    qkv_bias: Literal["none", "learned"] = "none"
+    """Added to queries, keys and values."""
+    unembedding: Literal["tied", "own"] = "tied"
+    """The head's weight: the embedding, or one of its own."""
     norm_eps: float = 1e-6
     init_std: float = 0.02
     residual: str = "additive"
@@ -59,6 +73,11 @@ class ModelConfig:
     """Earlier states, the present one among them, that the form `pa` reads."""
     loops: int = 1
     """Passes through the stack of blocks, with the same weights (`deeploop`)."""
+
+    @property
+    def width_of_head(self) -> int:
+        """Of one head's queries, keys and values."""
+        return self.head_width or self.d_model // self.heads
 
 
 @dataclass(frozen=True)
@@ -182,6 +201,13 @@ def effective_fields(config: JobConfig) -> dict[str, Any]:
         unread.add("train.decay_fraction")
     if config.train.schedule == "constant":
         unread.add("train.min_lr_ratio")
+    model = config.model
+    if model.rope_scaling in ("none", "linear"):
+        unread.add("model.rope_original_context")
+    if model.rope_scaling == "none":
+        unread.add("model.rope_factor")
+    if model.width_of_head * model.heads == model.d_model:
+        unread.add("model.head_width")
     return {name: v for name, v in fields_of(config).items() if name not in unread | _NAMES_ONLY}
 
 

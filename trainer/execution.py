@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from headcount.trainer.config import JobConfig
-from headcount.trainer.flops import product_weights
+from headcount.trainer.flops import matrix_weights
 
 CARDS = (8, 12, 16, 24, 32, 40, 48, 64, 80, 94, 141, 180)
 """Memory of cards in GB, as their makers state it: what one reports differs a little by driver."""
@@ -58,7 +58,7 @@ def micro_batch_rule(config: JobConfig, card_bytes: float | None = None, gpus: i
     tokens = _MOST_TOKENS
     if card_bytes is not None:
         card = max((size for size in CARDS if size <= card_bytes / 1e9), default=0)
-        left = card * 1e9 - product_weights(config.model) * STATE_BYTES[config.train.precision]
+        left = card * 1e9 - matrix_weights(config.model) * STATE_BYTES[config.train.precision]
         tokens = min(tokens, int(max(0.0, left) / 2 / activation_bytes(config)))
     most = max(1, tokens // config.data.context)
     return max(n for n in range(1, min(most, windows) + 1) if windows % n == 0)
@@ -69,6 +69,6 @@ def activation_bytes(config: JobConfig) -> float:
     queries, keys and values before and after their norm and rotation, the attention's output, and four arrays
     of the MLP."""
     model = config.model
-    kv_width = model.kv_heads * (model.d_model // model.heads)
-    values = model.layers * (8 * model.d_model + 4 * kv_width + 4 * model.d_ff)
+    heads_width = (model.heads + model.kv_heads) * model.width_of_head
+    values = model.layers * (4 * model.d_model + 4 * heads_width + 4 * model.d_ff)
     return values * (2.0 if config.train.precision == "bf16" else 4.0)

@@ -2,9 +2,9 @@
 
 Floating-point operations of one training token, forward and backward:
 
-    6 · (weights of all matrix products) + 6 · layers · d_model · context + the residual stream's own
+    6 · (weights of all matrix products) + 6 · layers · heads · head width · context + the stream's own
 
-The tied head counts as a product and the embedding's look-up as nothing. Attention is causal, so a token
+The head counts as a product and the embedding's look-up as nothing. Attention is causal, so a token
 meets context / 2 keys on average (PaLM's formula, arXiv 2204.02311, appendix B, counts every key: 12 in place
 of 6).
 Norms, rotations and activations are left out. A product of [1, a] and [a, b] is 2·a·b operations.
@@ -31,18 +31,20 @@ def peak_flops(hardware: str) -> float | None:
 
 
 def parameter_count(config: JobConfig) -> int:
-    """Parameters of the whole model, the tied embedding once."""
+    """Parameters of the whole model, a tied embedding once."""
     model = config.model
-    head_width = model.d_model // model.heads
-    norms = model.layers * (2 * model.d_model + 2 * head_width) + model.d_model
-    return product_weights(model) + norms + added_parameters(model)
+    of_heads = 2 * model.width_of_head if model.qk_norm == "per_head" else 0
+    norms = model.layers * (2 * model.d_model + of_heads) + model.d_model
+    qkv_width = (model.heads + 2 * model.kv_heads) * model.width_of_head
+    biases = model.layers * qkv_width if model.qkv_bias == "learned" else 0
+    return matrix_weights(model) + norms + biases + added_parameters(model)
 
 
 def flops_per_token(config: JobConfig) -> float:
     """Of one training token, forward and backward."""
     model = config.model
     head = model.vocab_size * model.d_model
-    attention = 6 * model.layers * model.d_model * config.data.context
+    attention = 6 * model.layers * model.heads * model.width_of_head * config.data.context
     blocks = 6.0 * (product_weights(model) - head) + attention
     passes = model.loops if "loops" in stream_reads(model.residual) else 1
     return passes * blocks + 6.0 * head + added_flops_per_token(model)
@@ -58,8 +60,13 @@ def job_flops(config: JobConfig) -> float:
 
 
 def product_weights(model: ModelConfig) -> int:
-    """Of all matrix products, the tied head among them."""
-    kv_width = model.kv_heads * (model.d_model // model.heads)
-    attention = 2 * model.d_model * model.d_model + 2 * model.d_model * kv_width
+    """Of all matrix products, the head's among them."""
+    attention = 2 * model.d_model * (model.heads + model.kv_heads) * model.width_of_head
     mlp = 3 * model.d_model * model.d_ff
     return model.layers * (attention + mlp) + model.vocab_size * model.d_model
+
+
+def matrix_weights(model: ModelConfig) -> int:
+    """Of all matrices: an embedding that is not the head's is one more, though no product."""
+    looked_up = model.vocab_size * model.d_model if model.unembedding == "own" else 0
+    return product_weights(model) + looked_up

@@ -10,7 +10,7 @@ from headcount.trainer.schedule import decay_steps
 from headcount.trainer.tail import FEWEST, tail_size, tail_start
 
 if TYPE_CHECKING:
-    from headcount.trainer.config import JobConfig, TrainConfig
+    from headcount.trainer.config import JobConfig, ModelConfig, TrainConfig
 
 
 def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
@@ -22,12 +22,7 @@ def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
             raise FieldError(name, f"got {value}; expected {smallest:g} or more")
         if isinstance(value, float) and not value < float("inf"):
             raise FieldError(name, f"got {value}; expected a finite number")
-    _check_divides("model.heads", model.heads, "model.d_model", model.d_model)
-    _check_divides("model.kv_heads", model.kv_heads, "model.heads", model.heads)
-    if model.d_model // model.heads % 2:
-        raise FieldError(
-            "model.heads", f"{model.d_model} / {model.heads} is odd; rotary positions need an even head width"
-        )
+    _check_attention(model)
     if model.residual not in stream_names():
         raise FieldError(
             "model.residual",
@@ -40,6 +35,20 @@ def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
         raise FieldError(f"model.{misfit[0]}", misfit[1])
     _check_divides("data.context", data.context, "train.batch_tokens", train.batch_tokens)
     _check_train(train)
+
+
+def _check_attention(model: "ModelConfig") -> None:
+    if not model.head_width:
+        _check_divides("model.heads", model.heads, "model.d_model", model.d_model)
+    _check_divides("model.kv_heads", model.kv_heads, "model.heads", model.heads)
+    if model.head_width % 2:
+        raise FieldError("model.head_width", f"got {model.head_width}; rotary positions need an even one")
+    if model.width_of_head % 2:
+        raise FieldError(
+            "model.heads", f"{model.d_model} / {model.heads} is odd; rotary positions need an even head width"
+        )
+    if model.rope_scaling == "yarn" and model.rope_theta == 1:
+        raise FieldError("model.rope_theta", "got 1; expected more than 1 with model.rope_scaling: yarn")
 
 
 def _check_train(train: "TrainConfig") -> None:
@@ -93,11 +102,13 @@ _SMALLEST: dict[str, float] = {
     **dict.fromkeys(("model.d_model", "model.layers", "model.heads", "model.kv_heads", "model.d_ff"), 1),
     **dict.fromkeys(("model.routing_heads", "data.context", "train.steps", "train.batch_tokens"), 1),
     **dict.fromkeys(("train.eval_every", "train.eval_windows", "model.rope_theta"), 1),
+    **dict.fromkeys(("model.rope_factor", "model.rope_original_context"), 1),
     **dict.fromkeys(("model.block_size", "model.streams", "model.laurel_rank", "model.laurel_past"), 1),
     **dict.fromkeys(("train.warmup_steps", "train.min_lr_ratio", "train.weight_decay", "train.peak_lr"), 0),
     **dict.fromkeys(("model.norm_eps", "model.init_std", "train.beta1", "train.beta2", "train.adam_eps"), 0),
     "model.vocab_size": 2,
     "model.loops": 1,
+    "model.head_width": 0,
     **dict.fromkeys(("train.clip_norm", "train.z_loss", "train.ema_decay"), 0),
     "model.logit_scale": 0,
 }

@@ -94,6 +94,7 @@ def shape_of(config: JobConfig) -> tuple[object, ...]:
     model, train = config.model, config.train
     return (
         *(model.d_model, model.layers, model.heads, model.kv_heads, model.d_ff, model.vocab_size),
+        *(model.width_of_head, model.unembedding),
         *(model.residual, model.routing_heads, model.block_size, model.streams, model.loops),
         *(config.data.context, train.batch_tokens, train.precision),
     )

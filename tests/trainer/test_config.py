@@ -75,7 +75,23 @@ def test_effective_fields_are_those_that_change_numbers() -> None:
     assert routed["model.routing_heads"] == 4
     assert routed != effective(model__residual="mhar", model__routing_heads=8)
     left_out = {"model.scale", "data.source", "data.text", *(f"model.{name}" for name in stream_fields())}
+    left_out |= {f"model.{name}" for name in ("rope_factor", "rope_original_context", "head_width")}
     assert FIELDS.keys() - effective().keys() == {*left_out, "train.decay_fraction"}
+
+
+def test_the_width_of_heads_and_the_scaling_count_where_they_change_numbers() -> None:
+    def effective(**fields: object) -> dict[str, object]:
+        return effective_fields(job_from_fields({f"model.{name}": value for name, value in fields.items()}))
+
+    assert effective() == effective(head_width=16)
+    assert effective(head_width=4, heads=16) == effective(heads=16)
+    assert effective(head_width=32)["model.head_width"] == 32
+    assert effective(rope_factor=4, rope_original_context=64) == effective()
+    linear = effective(rope_scaling="linear", rope_factor=4)
+    assert linear == effective(rope_scaling="linear", rope_factor=4, rope_original_context=64)
+    assert linear != effective(rope_scaling="linear", rope_factor=2)
+    llama = effective(rope_scaling="llama3", rope_factor=4)
+    assert llama != effective(rope_scaling="llama3", rope_factor=4, rope_original_context=64)
 
 
 def test_what_a_schedule_does_not_read_changes_no_numbers() -> None:
@@ -134,6 +150,18 @@ def test_what_a_schedule_does_not_read_changes_no_numbers() -> None:
         (
             {"model.heads": 64},
             "model.heads: 64 / 64 is odd; rotary positions need an even head width",
+        ),
+        (
+            {"model.heads": 6, "model.kv_heads": 3},
+            "model.heads: 6 does not divide model.d_model (64); the nearest that does is 4",
+        ),
+        ({"model.head_width": 15}, "model.head_width: got 15; rotary positions need an even one"),
+        ({"model.head_width": -2}, "model.head_width: got -2; expected 0 or more"),
+        ({"model.rope_factor": 0.5}, "model.rope_factor: got 0.5; expected 1 or more"),
+        ({"model.qk_norm": "nonr"}, "model.qk_norm: got 'nonr'; did you mean 'none'?"),
+        (
+            {"model.rope_scaling": "yarn", "model.rope_theta": 1},
+            "model.rope_theta: got 1; expected more than 1 with model.rope_scaling: yarn",
         ),
         (
             {"train.batch_tokens": 1000},

@@ -32,6 +32,16 @@ def test_the_count_is_that_of_the_model(scale: str, residual: str) -> None:
     assert parameter_count(config) == sum(parameter.numel() for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("residual", stream_names())
+def test_the_count_is_that_of_a_model_like_a_pretrained_one(residual: str) -> None:
+    """Its heads are not as wide as d_model together."""
+    options = {"qk_norm": "none", "qkv_bias": "learned", "unembedding": "own", "head_width": 6}
+    shape = {"d_model": 32, "heads": 4, "kv_heads": 2, "residual": residual}
+    config = job_from_fields({f"model.{name}": value for name, value in {**shape, **options}.items()})
+    model = Transformer(config.model, config.data.context, seed=0)
+    assert parameter_count(config) == sum(parameter.numel() for parameter in model.parameters())
+
+
 @pytest.mark.parametrize(("scale", "added"), [("100m", 25_600), ("350m", 100_352), ("1b", 186_880)])
 def test_routing_adds_the_published_parameters(scale: str, added: int) -> None:
     def count(residual: str) -> int:

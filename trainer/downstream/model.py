@@ -95,7 +95,7 @@ class DownstreamModel(TemplateLM):  # type: ignore[misc]  # lm-eval has no types
 
     def _score(self, hidden: Tensor, continuation: list[int]) -> tuple[float, bool]:
         with torch.inference_mode():
-            logits = F.linear(hidden[-len(continuation) :], self.model.embedding.to(hidden.dtype))
+            logits = F.linear(hidden[-len(continuation) :], self.model.head_weight.to(hidden.dtype))
             exact = torch.promote_types(logits.dtype, torch.float32)
             target = torch.tensor(continuation, device=self._device)
             found = torch.log_softmax(logits, dim=-1, dtype=exact).gather(1, target.unsqueeze(1)).sum()

@@ -19,7 +19,7 @@ from headcount.trainer.model.transformer import Transformer
 
 MODEL_FILE = "model.safetensors"
 
-_TYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float64: "F64"}
+_TYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
 _LARGEST_HEADER = 100_000_000
 
 
@@ -99,7 +99,7 @@ def load_model(path: Path, device: torch.device | str = "cpu") -> tuple[Transfor
     tensors, metadata = read_model(path)
     config = job_of(metadata)
     device = torch.device(device)
-    model = Transformer(config.model, config.data.context, config.seed, device)
+    model = Transformer(config.model, config.data.context, None, device)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Causal self-attention with grouped KV heads, normed queries and keys, and rotary positions."""
+"""Causal self-attention with grouped KV heads and rotary positions."""
 
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from headcount.trainer.errors import UserError
 from headcount.trainer.model.flex import attend_flex
 from headcount.trainer.model.layers import Linear, RMSNorm, Working, rms_norm
 from headcount.trainer.model.products import WorkingMatrices
+from headcount.trainer.model.rotary import rotate
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -51,21 +52,24 @@ class KeyValueCache:
 class Attention(nn.Module):
     """Query head i reads KV head i // (heads / kv_heads). Logits are scaled by 1/√(head width).
 
-    Queries and keys are normed head by head, one weight for all heads, before they are rotated.
+    Queries and keys are normed head by head, one weight for all heads, before they are rotated; or not, by
+    `config.qk_norm`.
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.heads, self.kv_heads = config.heads, config.kv_heads
-        self.head_width = config.d_model // config.heads
-        kv_width = config.kv_heads * self.head_width
+        self.head_width = config.width_of_head
+        width, kv_width = config.heads * self.head_width, config.kv_heads * self.head_width
+        bias = config.qkv_bias == "learned"
         self.norm = RMSNorm(config.d_model, config.norm_eps)
-        self.query = Linear(config.d_model, config.d_model)
-        self.key = Linear(config.d_model, kv_width)
-        self.value = Linear(config.d_model, kv_width)
-        self.query_norm = RMSNorm(self.head_width, config.norm_eps)
-        self.key_norm = RMSNorm(self.head_width, config.norm_eps)
-        self.output = Linear(config.d_model, config.d_model)
+        self.query = Linear(config.d_model, width, bias)
+        self.key = Linear(config.d_model, kv_width, bias)
+        self.value = Linear(config.d_model, kv_width, bias)
+        normed = config.qk_norm == "per_head"
+        self.query_norm = RMSNorm(self.head_width, config.norm_eps) if normed else None
+        self.key_norm = RMSNorm(self.head_width, config.norm_eps) if normed else None
+        self.output = Linear(width, config.d_model)
         self.working: Working | None = None
         self.blocks: BlockMask | None = None
         self.cache: KeyValueCache | None = None
@@ -79,12 +83,12 @@ class Attention(nn.Module):
             return self.mix(*self.project(x, x, x), rotation)
         split = compiled(split_and_rotate) if self.working.compiled else split_and_rotate
         query, key, value = split(
-            self.working.product(x),
+            self._joint(x),
             rotation,
-            self.query_norm.weight,
-            self.key_norm.weight,
-            self.query_norm.eps,
-            (self.heads, self.kv_heads),
+            self.query_norm.weight if self.query_norm else None,
+            self.key_norm.weight if self.key_norm else None,
+            self.norm.eps,
+            (self.heads, self.kv_heads, self.head_width),
         )
         return self._combine(query, key, value, place)
 
@@ -111,9 +115,16 @@ class Attention(nn.Module):
         turn = (
             compiled(rotate) if self.working and self.working.compiled and torch.is_grad_enabled() else rotate
         )
-        query = turn(self.query_norm(query), rotation)
-        key = turn(self.key_norm(key), rotation)
-        return self._combine(query, key, value)
+        if self.query_norm is not None and self.key_norm is not None:
+            query, key = self.query_norm(query), self.key_norm(key)
+        return self._combine(turn(query, rotation), turn(key, rotation), value)
+
+    def _joint(self, x: Tensor) -> Tensor:
+        """Queries, keys and values side by side."""
+        assert self.working is not None
+        joint = self.working.product(x)
+        biases: list[Tensor] = [p.bias for p in (self.query, self.key, self.value) if p.bias is not None]
+        return joint + torch.cat(biases).to(x.dtype) if biases else joint
 
     def _combine(self, query: Tensor, key: Tensor, value: Tensor, place: Tensor | None = None) -> Tensor:
         if self.cache is not None:
@@ -130,44 +141,28 @@ class Attention(nn.Module):
         if x.dim() == 4:
             weight = projection.weight.to(x.dtype).view(self.kv_heads, -1, x.shape[-1])
             projected = torch.einsum("btgd,god->btgo", x, weight)
+            if projection.bias is not None:
+                projected = projected + projection.bias.to(x.dtype).view(self.kv_heads, -1)
         else:
             projected = projection(x)
         return projected.reshape(*x.shape[:2], heads, self.head_width)
 
 
-def rotary_angles(context: int, head_width: int, theta: float) -> Tensor:
-    """Cosine and sine of position times frequency: [2, context, 1, head_width / 2], float64.
-
-    Frequency i is theta^(−2i / head_width) (Su et al. 2021, arXiv 2104.09864).
-    """
-    frequencies = theta ** (-torch.arange(0, head_width, 2, dtype=torch.float64) / head_width)
-    angles = torch.outer(torch.arange(context, dtype=torch.float64), frequencies).unsqueeze(1)
-    return torch.stack((angles.cos(), angles.sin()))
-
-
-def rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    """Turn the pair (i, i + width/2) of each head by its position's angle i. x: [B, T, heads, width]."""
-    cos, sin = rotation[:, : x.shape[1]]
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
-
-
 def split_and_rotate(
     joint: Tensor,
     rotation: Tensor,
-    query_weight: Tensor,
-    key_weight: Tensor,
+    query_weight: Tensor | None,
+    key_weight: Tensor | None,
     eps: float,
-    heads: tuple[int, int],
+    heads: tuple[int, int, int],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Query, key and value as `_attend` takes them, of their products side by side, [B, T, all widths].
-    heads: query heads and KV heads."""
-    width = query_weight.shape[0]
-    by_head = joint.view(*joint.shape[:2], -1, width)
+    heads: query heads, KV heads, and their width."""
+    by_head = joint.view(*joint.shape[:2], -1, heads[2])
     query, key, value = torch.split(by_head, [heads[0], heads[1], heads[1]], dim=2)
-    query = rotate(rms_norm(query, query_weight, eps), rotation)
-    key = rotate(rms_norm(key, key_weight, eps), rotation)
-    return query, key, value.contiguous()
+    if query_weight is not None and key_weight is not None:
+        query, key = rms_norm(query, query_weight, eps), rms_norm(key, key_weight, eps)
+    return rotate(query, rotation), rotate(key, rotation), value.contiguous()
 
 
 def _attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

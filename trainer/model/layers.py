@@ -15,18 +15,22 @@ from headcount.trainer.model.products import Matrix, WorkingMatrices
 
 
 class Linear(nn.Module):
-    """x Wᵀ, without bias. The weight is left for `draw_parameters`."""
+    """x Wᵀ, plus a bias that starts at 0 where there is one. The weight is left for `draw_parameters`."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    bias: nn.Parameter | None
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.register_parameter("bias", nn.Parameter(torch.zeros(outputs)) if bias else None)
         self.working: Matrix | None = None
 
     def forward(self, x: Tensor, place: Tensor | None = None) -> Tensor:
         """In the form for training passes the product is written to `place`, if that is given."""
         if self.working is not None and torch.is_grad_enabled():
-            return self.working(x, place)
-        return F.linear(x, self.weight.to(x.dtype))
+            product = self.working(x, place)
+            return product if self.bias is None else product + self.bias.to(x.dtype)
+        return F.linear(x, self.weight.to(x.dtype), None if self.bias is None else self.bias.to(x.dtype))
 
     def speed_up(self, matrices: WorkingMatrices) -> None:
         self.working = matrices.matrix(self.weight)

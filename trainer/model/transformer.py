@@ -7,12 +7,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headcount.trainer.config import ModelConfig
-from headcount.trainer.model.attention import Attention, rotary_angles
+from headcount.trainer.model.attention import Attention
 from headcount.trainer.model.drawing import draw_parameters
 from headcount.trainer.model.flex import causal_blocks
 from headcount.trainer.model.head import add_head_gradient, head_gradient, token_losses
 from headcount.trainer.model.layers import MLP, Linear, RMSNorm, Working
-from headcount.trainer.model.products import WorkingMatrices
+from headcount.trainer.model.products import Matrix, WorkingMatrices
+from headcount.trainer.model.rotary import rotary_angles
 from headcount.trainer.residuals.interface import ResidualStream, State
 
 CPU = torch.device("cpu")
@@ -32,31 +33,43 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """A language model over `config.vocab_size` tokens, its embedding tied to its head.
+    """A language model over `config.vocab_size` tokens, its embedding tied to its head or not.
 
     Weights are drawn from `seed`, each by its own name, so that models which share a name and shape share the
-    weight, whatever their residual stream. `context` is the longest window it can read.
+    weight, whatever their residual stream; without a seed they are left to be loaded. `context` is the
+    longest window it can read.
     """
 
+    unembedding: nn.Parameter | None
     rotation: Tensor
 
-    def __init__(self, config: ModelConfig, context: int, seed: int, device: torch.device = CPU) -> None:
+    def __init__(
+        self, config: ModelConfig, context: int, seed: int | None, device: torch.device = CPU
+    ) -> None:
         super().__init__()
         with device:
             self.embedding = nn.Parameter(torch.empty(config.vocab_size, config.d_model))
+            own = nn.Parameter(torch.empty_like(self.embedding)) if config.unembedding == "own" else None
+            self.register_parameter("unembedding", own)
             self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
             self.norm = RMSNorm(config.d_model, config.norm_eps)
         self.stream = build_stream(config)
-        angles = rotary_angles(context, config.d_model // config.heads, config.rope_theta)
-        self.register_buffer("rotation", angles, persistent=False)
+        self.register_buffer("rotation", rotary_angles(context, config), persistent=False)
         self.compute_dtype = torch.float32
         self.working: Working | None = None
+        self.looked_up: Matrix | None = None
         self.to(device)
-        draw_parameters(self, self.stream, config.init_std, seed)
+        if seed is not None:
+            draw_parameters(self, self.stream, config.init_std, seed)
+
+    @property
+    def head_weight(self) -> nn.Parameter:
+        """What turns hidden states to logits, [vocab_size, d_model]."""
+        return self.embedding if self.unembedding is None else self.unembedding
 
     def forward(self, tokens: Tensor, start: int = 0) -> Tensor:
         """Logits [B, T, vocab_size] for integer tokens [B, T], in `compute_dtype`; `start` as in `hidden`."""
-        return F.linear(self.hidden(tokens, start), self.embedding.to(self.compute_dtype))
+        return F.linear(self.hidden(tokens, start), self.head_weight.to(self.compute_dtype))
 
     def hidden(self, tokens: Tensor, start: int = 0) -> Tensor:
         """What the head reads, normed: [B, T, d_model] in `compute_dtype` for integer tokens [B, T].
@@ -73,7 +86,7 @@ class Transformer(nn.Module):
     def token_losses(self, windows: Tensor) -> Tensor:
         """Cross entropy in nats [B, T] of predicting each next token, for windows [B, T + 1]."""
         hidden = self.hidden(windows[:, :-1]).flatten(0, 1)
-        weight = self.embedding.to(self.compute_dtype)
+        weight = self.head_weight.to(self.compute_dtype)
         return token_losses(hidden, weight, windows[:, 1:].flatten()).view(len(windows), -1)
 
     def add_gradient(self, windows: Tensor, tokens: int, z_loss: float = 0.0) -> Tensor:
@@ -85,14 +98,14 @@ class Transformer(nn.Module):
         rows, targets = hidden.flatten(0, 1), windows[:, 1:].flatten()
         if self.working is not None:
             product = self.working.product
-            head = add_head_gradient(rows, product, len(self.embedding), targets, tokens, z_loss)
+            head = add_head_gradient(rows, product, len(self.head_weight), targets, tokens, z_loss)
         else:
-            head = head_gradient(rows, self.embedding.to(self.compute_dtype), targets, tokens, z_loss)
+            head = head_gradient(rows, self.head_weight.to(self.compute_dtype), targets, tokens, z_loss)
         gradients = [head.hidden.view_as(hidden)]
         roots = [hidden]
         if head.weight is not None:
-            roots.append(self.embedding)
-            gradients.append(head.weight.to(self.embedding.dtype))
+            roots.append(self.head_weight)
+            gradients.append(head.weight.to(self.head_weight.dtype))
         torch.autograd.backward(roots, gradients)
         return head.loss
 
@@ -101,8 +114,10 @@ class Transformer(nn.Module):
         which the caller renews after each update, and with `compile` the rest of each sublayer by Inductor.
         """
         linears = [module.weight for module in self.modules() if isinstance(module, Linear)]
-        matrices = WorkingMatrices([self.embedding, *linears], self.compute_dtype)
-        self.working = Working(matrices.matrix(self.embedding), compile)
+        looked_up = [] if self.head_weight is self.embedding else [self.embedding]
+        matrices = WorkingMatrices([self.head_weight, *looked_up, *linears], self.compute_dtype)
+        self.working = Working(matrices.matrix(self.head_weight), compile)
+        self.looked_up = matrices.matrix(self.embedding)
         context, head_width = self.rotation.shape[1], 2 * self.rotation.shape[3]
         device = self.embedding.device
         blocks = causal_blocks(context, head_width, device, self.compute_dtype) if compile else None
@@ -118,10 +133,10 @@ class Transformer(nn.Module):
         return matrices
 
     def _look_up(self, tokens: Tensor) -> Tensor:
-        if self.working is not None and torch.is_grad_enabled():
+        if self.looked_up is not None and torch.is_grad_enabled():
             from headcount.trainer.model.lookup import look_up  # needs triton
 
-            return look_up(tokens, self.embedding, self.working.product)
+            return look_up(tokens, self.embedding, self.looked_up)
         return F.embedding(tokens, self.embedding).to(self.compute_dtype)
 
 

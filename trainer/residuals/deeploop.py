@@ -41,8 +41,8 @@ def added_flops_per_token(model: ModelConfig) -> float:
 
 def kept_per_token(model: ModelConfig) -> float:
     """What the post norms keep, twice d each; and each further pass keeps all of a pass's activations."""
-    kv_width = model.kv_heads * (model.d_model // model.heads)
-    block = 11 * model.d_model + 3 * kv_width + 4 * model.d_ff
+    kv_width = model.kv_heads * model.width_of_head
+    block = 7 * model.d_model + 4 * model.heads * model.width_of_head + 3 * kv_width + 4 * model.d_ff
     return model.layers * (4 * model.d_model * model.loops + block * (model.loops - 1))
 
 

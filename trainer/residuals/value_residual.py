@@ -32,12 +32,12 @@ def added_parameters(model: ModelConfig) -> int:
 
 def added_flops_per_token(model: ModelConfig) -> float:
     """Two scaled values of the KV heads' width a block after the first, and twice as much backward."""
-    return 12.0 * (model.layers - 1) * model.kv_heads * (model.d_model // model.heads)
+    return 12.0 * (model.layers - 1) * model.kv_heads * model.width_of_head
 
 
 def kept_per_token(model: ModelConfig) -> float:
     """The values before they are mixed, where their factors are learned."""
-    width = model.kv_heads * (model.d_model // model.heads)
+    width = model.kv_heads * model.width_of_head
     return width * (model.layers - 1) if model.value_mix == "learned" else 0.0
 
 

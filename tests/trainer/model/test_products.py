@@ -11,12 +11,26 @@ from headcount.trainer.model.lookup import add_by_token
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.residuals.registry import stream_names
 
+PRETRAINED = {
+    "model__qk_norm": "none",
+    "model__qkv_bias": "learned",
+    "model__unembedding": "own",
+    "model__head_width": 6,
+}
+"""What models of other programs may have."""
 
-@pytest.mark.parametrize("residual", stream_names())
+
+@pytest.mark.parametrize(
+    ("residual", "options"),
+    [
+        *((residual, {}) for residual in stream_names()),
+        *((residual, PRETRAINED) for residual in ("additive", "mhar_hw", "value_residual")),
+    ],
+)
 def test_working_copies_give_the_gradients_of_the_plain_form(
-    small_job: Callable[..., JobConfig], residual: str
+    small_job: Callable[..., JobConfig], residual: str, options: dict[str, object]
 ) -> None:
-    config = small_job(model__residual=residual, model__layers=4)
+    config = small_job(model__residual=residual, model__layers=4, **options)
     windows = torch.randint(256, (3, 17), generator=torch.Generator().manual_seed(0))
 
     def gradients(working: bool) -> tuple[Tensor, dict[str, Tensor]]:
