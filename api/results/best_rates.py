@@ -33,6 +33,7 @@ def best_rate_records(table: AblationTable) -> tuple[list[Record], Family]:
                 "control_rate": control.rate if control else None,
                 "control_rates": control.choices if control else None,
                 "control_at_edge": control.at_edge if control else None,
+                "equal_grids": choice.compared == control.compared if control else None,
                 "control_loss": table.row(control.cell).mean if control else None,
             }
             | difference(delta)

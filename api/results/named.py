@@ -8,7 +8,15 @@ from headcount.api.results.contrasts import RESIDUAL, WIDTH, alignment_records, 
 from headcount.api.results.curves import HEADS, KV_HEADS, grid, head_curve
 from headcount.api.results.families import control_family
 from headcount.api.results.lookup import QueryError
-from headcount.api.results.records import Record, by_seed, difference, loss, provenance, settings
+from headcount.api.results.records import (
+    Record,
+    by_seed,
+    difference,
+    loss,
+    provenance,
+    settings,
+    shared_provenance,
+)
 from headcount.api.results.scaling import RESAMPLES, scaling_records
 from headcount.api.results.selection import RATE, best_sets, rate_choices
 from headcount.api.results.tables import AblationTable, TableRow
@@ -100,9 +108,13 @@ def _grid(table: AblationTable, answer: NamedTable) -> Built:
                 f"{found.column_axis}={x}": cell.mean if cell else None
                 for x, cell in zip(found.column_values, cells, strict=True)
             }
-            known = [cell.n for cell in cells if cell]
+            known = [cell for cell in cells if cell]
             records.append(
-                panel.settings | {found.row_axis: value} | means | {"fewest_seeds": min(known, default=None)}
+                panel.settings
+                | {found.row_axis: value}
+                | means
+                | {"fewest_seeds": min((cell.n for cell in known), default=None)}
+                | shared_provenance(known)
             )
     return answer, records
 

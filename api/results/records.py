@@ -1,5 +1,7 @@
 """The columns that named tables share, as parts of a row."""
 
+from collections.abc import Sequence
+from math import fsum
 from typing import Any
 
 from headcount.api.results.tables import AblationTable, TableRow
@@ -48,3 +50,24 @@ def provenance(row: TableRow) -> Record:
 def by_seed(row: TableRow) -> dict[int, float]:
     """Seed to loss."""
     return dict(zip(row.seeds, row.losses, strict=True))
+
+
+def shared_provenance(rows: Sequence[TableRow]) -> Record:
+    """What a row tells of several cells: seeds that any of them has or lacks, and what all have in common."""
+
+    def seeds(name: str) -> tuple[int, ...]:
+        return tuple(sorted({seed for row in rows for seed in getattr(row, name)}))
+
+    def common(name: str) -> Any:
+        values = {getattr(row, name) for row in rows}
+        return values.pop() if len(values) == 1 else None
+
+    speeds = [row.tokens_per_second for row in rows if row.tokens_per_second is not None]
+    return {
+        **{name: seeds(name) for name in ("seeds", "seeds_missing", "seeds_diverged", "seeds_failed")},
+        "parameters": common("parameters"),
+        "flops_per_token": common("flops_per_token"),
+        "tokens_per_second": fsum(speeds) / len(speeds) if speeds else None,
+        "mixed_environments": any(row.mixed_environments for row in rows),
+        "external": any(row.external for row in rows),
+    }

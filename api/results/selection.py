@@ -63,7 +63,9 @@ class RateChoice:
     cell: int
     rate: float
     choices: int
-    """Rates with a mean over as many seeds."""
+    """Of `compared`."""
+    compared: tuple[float, ...]
+    """The rates with a mean over as many seeds."""
     at_edge: bool
     """No rate on one side was tried: the best may lie beyond the grid."""
     bias: float | None
@@ -143,6 +145,7 @@ def rate_choices(table: AblationTable) -> tuple[RateChoice, ...]:
                     cell=best.cell,
                     rate=best.settings[RATE],
                     choices=len(told),
+                    compared=tuple(sorted(row.settings[RATE] for row in told)),
                     at_edge=best.settings[RATE] in (rates[0], rates[-1]),
                     bias=None if se is None else selection_bias(len(told)) * se,
                 )

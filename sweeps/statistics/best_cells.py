@@ -133,7 +133,7 @@ def _differences(table: Array, tail: float) -> tuple[Array, Array, Array]:
 
 
 def _mean_and_reach(x: list[float], tail: float, largest: float) -> tuple[float, float | None]:
-    """The mean of differences, and how far its bounds at level `tail` are from it: None where they tell nothing."""
+    """The mean of differences, and how far its bounds at level `tail` lie; None where nothing tells."""
     if len(x) < 2:
         return (x[0] if x else np.nan), None
     mean, sd = mean_and_sd(x, magnitude=largest)

@@ -127,7 +127,7 @@ def sample_sd(x: Sequence[float], *, magnitude: float = 0.0) -> float:
 
 
 def mean_and_sd(x: Sequence[float], *, magnitude: float = 0.0) -> tuple[float, float]:
-    """Of two values or more. Where the spread is only rounding it is 0, and so is then a mean that is no more."""
+    """Of two values or more. A spread that is only rounding is 0, and so is then a mean that is."""
     mean = fsum(x) / len(x)
     sd = sqrt(fsum([(value - mean) ** 2 for value in x]) / (len(x) - 1))
     rounding = ROUNDING * max(magnitude, *map(abs, x))

@@ -5,6 +5,7 @@ Deltas are found here by each wish's control job, and there by the cells' contro
 
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import build_sweep
 from scipy import stats
@@ -146,17 +147,25 @@ def test_grid_has_the_mean_of_each_cell_in_its_place(session_with_sweep: Session
     places = {tuple(row.settings.values()): row.cell for row in treatments}
     assert len(table.rows) == len(KV_HEADS) * len(RATES)
     for record in table.rows:
-        for heads in HEADS:
-            cell = places[heads, record["model.kv_heads"], record["train.peak_lr"]]
+        at = record["model.kv_heads"], record["train.peak_lr"]
+        cells = [places[heads, *at] for heads in HEADS]
+        for heads, cell in zip(HEADS, cells, strict=True):
             assert record[f"model.routing_heads={heads}"] == pytest.approx(rows.loss(cell), abs=1e-12)
+        assert record["fewest_seeds"] == min(0 if rows.cells[c].diverged else rows.cells[c].n for c in cells)
+        assert record["seeds"] == tuple(SEEDS)
+        assert record["seeds_diverged"] == tuple(sorted({DIVERGED[3]} if at == DIVERGED[1:3] else ()))
+        assert record["tokens_per_second"] == pytest.approx(np.mean([rows.speed[c].own for c in cells]))
 
 
 def test_best_lr_is_the_lowest_mean_of_each_side(session_with_sweep: Session) -> None:
     table, rows = _table(session_with_sweep, "best_lr")
+    assert [record["equal_grids"] for record in table.rows].count(
+        False
+    ) == 2  # one diverged, one lacks a seed
     cells = ablation_table(session_with_sweep, "head-count").rows
     for record in table.rows:
         heads, kv_heads = record["model.routing_heads"], record["model.kv_heads"]
-        sides = []
+        sides, grids = [], []
         for wanted in (
             {"model.routing_heads": heads, "model.kv_heads": kv_heads},
             {"model.kv_heads": kv_heads},
@@ -169,8 +178,10 @@ def test_best_lr_is_the_lowest_mean_of_each_side(session_with_sweep: Session) ->
                 and not rows.cells[c.cell].diverged
             ]
             sides.append(min(side))
+            grids.append({r for _, r, _ in side})
         (loss, rate, cell), (control_loss, control_rate, control) = sides
         assert (record["best_rate"], record["control_rate"]) == (rate, control_rate)
+        assert record["equal_grids"] == (grids[0] == grids[1])
         assert (record["loss"], record["control_loss"]) == pytest.approx((loss, control_loss), abs=1e-12)
         pairs = [rows.losses[cell][seed] - rows.losses[control][seed] for seed in SEEDS]
         assert record["delta"] == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
