@@ -16,7 +16,7 @@ from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 
 EVENT_KINDS = (
-    "submitted dispatched started evaluated spiked requeued settled cancelled imported paused resumed "
+    "submitted dispatched started evaluated spiked unsent requeued settled cancelled imported paused resumed "
     "prioritised extended complete"
 )
 """Of the live stream: any of them fetches the page again."""

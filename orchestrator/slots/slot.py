@@ -18,13 +18,15 @@ from typing import IO, Any
 
 from headcount import __version__
 from headcount.orchestrator.artifacts.address import Artifacts, ArtifactsUnavailable
+from headcount.orchestrator.artifacts.attempts import clear_before, take_over
 from headcount.orchestrator.artifacts.copies import JobCopies
 from headcount.orchestrator.artifacts.datasets import fetch_dataset
+from headcount.orchestrator.artifacts.sending import Unsent
 from headcount.orchestrator.cluster.local_ray import hold
 from headcount.orchestrator.slots.output import CappedOutput
 from headcount.orchestrator.store.memory import RESERVED
 from headcount.orchestrator.store.recording import Record
-from headcount.orchestrator.store.transitions import Work, job_folder
+from headcount.orchestrator.store.transitions import Work, attempt_folder, job_folder
 from headcount.trainer.config import NUMERICS, job_from_fields
 from headcount.trainer.data import open_dataset
 from headcount.trainer.errors import UserError
@@ -162,7 +164,7 @@ class Slot:
         if self._remote is None:
             return None
         key = job_folder(work.job_id)
-        return JobCopies(self._artifacts / key, key, self._remote, self._is_stopping)
+        return JobCopies(self._artifacts / key, key, work.number, self._remote, self._is_stopping)
 
     def _is_stopping(self) -> bool:
         return self._stop_cause is not None
@@ -177,20 +179,27 @@ class Slot:
             dataset = open_dataset(work.fingerprint, self._home)
         except UserError as error:
             return _cause(error, "data_differs"), str(error)
-        folder = self._artifacts / job_folder(work.job_id)
+        job = self._artifacts / job_folder(work.job_id)
+        folder = self._artifacts / attempt_folder(work.job_id, work.number)
         try:
             if copies is not None:
                 copies.fetch()
+            else:
+                take_over(job, work.number)
             config = job_from_fields(work.config, work.seed)
             execution = Execution(micro_batch=work.micro_batch, gpus=self._gpus)
             events = train(config, dataset, folder=folder, execution=execution, stop=self._is_stopping)
             for event in copies.sent(events) if copies else events:
-                if isinstance(event, Result):
+                if isinstance(event, Unsent):
+                    self._tell({"kind": "unsent", "step": event.step, "message": event.message})
+                elif isinstance(event, Result):
                     record = to_record(event)
                     record["measurements"] |= _reserved_memory()
                     result.append(record)
+                    clear_before(job, work.number)
                     return event.outcome, None
-                self._tell(to_record(event))
+                else:
+                    self._tell(to_record(event))
         except ArtifactsUnavailable as error:
             return self._stop_cause or _cause(error), str(error)
         except Exception as error:

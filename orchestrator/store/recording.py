@@ -17,7 +17,7 @@ from headcount.orchestrator.store.journal import (
 )
 from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Job, Measurement, Progress
 from headcount.orchestrator.store.tails import report
-from headcount.orchestrator.store.transitions import end_attempt, job_folder
+from headcount.orchestrator.store.transitions import attempt_folder, end_attempt
 
 Record = dict[str, Any]
 """A trainer event as plain data, or the slot's last word: `{"kind": "ended", "cause": …, "message": …}`."""
@@ -54,6 +54,8 @@ def record_events(session: Session, attempt_id: int, first: int, records: Sequen
                 _store_file(session, job, attempt, record["purpose"], record, record["file"])
             case "spike":
                 announce_job(session, job.id, "spiked", step=record["step"], steps=record["steps"])
+            case "unsent":
+                announce_job(session, job.id, "unsent", step=record["step"], message=record["message"])
             case "result":
                 _settle(session, job, attempt, record)
             case "ended":
@@ -217,11 +219,11 @@ def _store_checkpoint(session: Session, job: Job, attempt: Attempt, record: Reco
 
 
 def _store_file(session: Session, job: Job, attempt: Attempt, kind: str, record: Record, place: str) -> None:
-    """The one file of its kind, at `place` in the job's folder."""
+    """The one file of its kind, at `place` in the attempt's folder."""
     session.execute(delete(Artifact).where(Artifact.job_id == job.id, Artifact.kind == kind))
     session.add(
         Artifact(
-            key=f"{job_folder(job.id)}/{place}",
+            key=f"{attempt_folder(job.id, attempt.number)}/{place}",
             job_id=job.id,
             attempt_id=attempt.id,
             kind=kind,

@@ -44,6 +44,11 @@ def job_folder(job_id: str) -> str:
     return f"jobs/{job_id[:2]}/{job_id}"
 
 
+def attempt_folder(job_id: str, number: int) -> str:
+    """The artifact key under which an attempt writes, and no other."""
+    return f"{job_folder(job_id)}/attempt-{number}"
+
+
 def dispatch(
     session: Session, epoch: int, job_id: str, slot: str, node: str, share: float | None = None
 ) -> Work | None:
@@ -56,7 +61,7 @@ def dispatch(
         return None
     job = connection.execute(_TAKEN, {"of_job": job_id}).one()
     number = 1 + (job.newest or 0)
-    log = f"{job_folder(job_id)}/attempt-{number}.log"
+    log = f"{attempt_folder(job_id, number)}.log"
     values = {
         "job_id": job_id,
         "number": number,

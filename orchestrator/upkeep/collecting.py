@@ -78,9 +78,8 @@ class _Files:
         for item in items:
             if kind == "jobs":
                 yield from self._by_job[job_folder(item)]
-            elif kind == "checkpoints":  # an older one and both statements lie beside the one that is named
-                beside = item.rpartition("/")[0] + "/"
-                yield from sorted(key for key in self._by_job[_job_part(item)] if key.startswith(beside))
+            elif kind == "checkpoints":  # those beside it, and those that a lost attempt wrote late
+                yield from sorted(key for key in self._by_job[_job_part(item)] if "/checkpoints/" in key)
             elif item in self._sizes:
                 yield item
 

@@ -11,7 +11,7 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Artifact
-from headcount.orchestrator.store.transitions import job_folder
+from headcount.orchestrator.store.transitions import attempt_folder, job_folder
 from headcount.orchestrator.upkeep.collecting import collect, find_piles
 
 
@@ -25,7 +25,7 @@ def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(bucket: Bucket, t
         finish(session, works[0])
         end(session, works[1], "user_error")
         for work in works:
-            folder = job_folder(work.job_id)
+            folder = attempt_folder(work.job_id, work.number)
             for name in (
                 "checkpoints/step-00000040.pt",
                 "checkpoints/step-00000040.json",
@@ -33,7 +33,9 @@ def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(bucket: Bucket, t
             ):
                 artifacts.write(f"{folder}/{name}", bytes(100))
             artifacts.write(work.log, bytes(10))
-        key = f"{job_folder(works[1].job_id)}/checkpoints/step-00000040.pt"
+        key = f"{attempt_folder(works[1].job_id, 1)}/checkpoints/step-00000040.pt"
+        lost = attempt_folder(works[0].job_id, 0)  # given up, and writing on
+        artifacts.write(f"{lost}/checkpoints/step-00000020.pt", bytes(50))
         session.add(
             Artifact(key=key, job_id=works[1].job_id, kind="checkpoint", sha256="ab" * 32, created=now())
         )
@@ -41,7 +43,7 @@ def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(bucket: Bucket, t
     piles = {pile.kind: pile for pile in find_piles(store, settings, before)}
     # the checkpoint of the finished job was told by itself
     assert {kind: (len(p.items), p.size) for kind, p in piles.items()} == {
-        "checkpoints": (2, 400),
+        "checkpoints": (2, 450),
         "models": (0, 0),
         "logs": (2, 20),
         "jobs": (0, 0),

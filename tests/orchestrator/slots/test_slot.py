@@ -84,7 +84,7 @@ def test_a_slot_that_nobody_reads_writes_a_checkpoint_and_leaves(tmp_path: Path,
     long = replace(work, config={**work.config, "train.steps": 100_000})
     code = LEFT_ALONE.format(work=long)
     assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], timeout=90).returncode == 0
-    assert len(list(tmp_path.glob("artifacts/jobs/ab/*/checkpoints/step-*.pt"))) == 1
+    assert len(list(tmp_path.glob("artifacts/jobs/ab/*/attempt-1/checkpoints/step-*.pt"))) == 1
 
 
 def test_output_is_caught_from_c_code_too_and_capped(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_a_finished_job_has_the_tail_mean_of_its_stored_evaluations(store: Store
         attempt = session.get_one(Attempt, work.attempt_id)
         assert (attempt.cause, attempt.start_step, attempt.environment) == ("finished", 0, {"device": "cpu"})
         artifact = session.scalars(select(Artifact)).one()
-        assert artifact.key == f"jobs/{job.id[:2]}/{job.id}/checkpoints/step-00000040.pt"
+        assert artifact.key == f"jobs/{job.id[:2]}/{job.id}/attempt-1/checkpoints/step-00000040.pt"
 
 
 def test_files_of_the_result_are_named_and_a_spike_is_announced(store: Store) -> None:
@@ -102,7 +102,7 @@ def test_files_of_the_result_are_named_and_a_spike_is_announced(store: Store) ->
     with store.write() as session:
         work = start_next(session)
         record_events(session, work.attempt_id, 0, records)
-        folder = f"jobs/{work.job_id[:2]}/{work.job_id}"
+        folder = f"jobs/{work.job_id[:2]}/{work.job_id}/attempt-1"
         kept = session.execute(select(Artifact.kind, Artifact.key, Artifact.sha256)).all()
         assert set(kept) == {
             ("checkpoint", f"{folder}/checkpoints/step-00000040.pt", "cd" * 32),

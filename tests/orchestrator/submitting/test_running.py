@@ -177,7 +177,8 @@ def test_one_scheduler_serves_two_runs_and_cancelling_ends_both(home: Home) -> N
 def test_a_failed_job_says_why(home: Home, undisturbed: Home) -> None:
     """One job finds its data gone, and another something that no one has foreseen."""
     ids = sorted(undisturbed.tail_means())
-    broken = home.folder / "artifacts" / "jobs" / ids[0][:2] / ids[0] / "checkpoints" / "step-00000005.json"
+    job = home.folder / "artifacts" / "jobs" / ids[0][:2] / ids[0]
+    broken = job / "attempt-1" / "checkpoints" / "step-00000005.json"
     broken.mkdir(parents=True)
     done = home.headcount("run", home.sweep(STEPS))
     assert done.returncode == 3

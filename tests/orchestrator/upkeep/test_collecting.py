@@ -11,7 +11,7 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, steering
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Artifact, Attempt, Evaluation, Event, Job, Measurement
-from headcount.orchestrator.store.transitions import job_folder
+from headcount.orchestrator.store.transitions import attempt_folder, job_folder
 from headcount.orchestrator.upkeep.collecting import Pile, collect, find_piles
 
 LATER = timedelta(minutes=1)
@@ -40,14 +40,14 @@ def jobs(store: Store, settings: Settings) -> dict[str, str]:
                 end(session, work, "user_error")
             found[state] = work.job_id
             for name in (CHECKPOINT, CHECKPOINT.replace(".pt", ".json"), "model.safetensors"):
-                _write(settings.artifacts / job_folder(work.job_id) / name, 100)
+                _write(settings.artifacts / attempt_folder(work.job_id, 1) / name, 100)
             _write(settings.artifacts / work.log, 10)
     return found
 
 
 def _artifact(job_id: str, kind: str, file: str) -> Artifact:
     return Artifact(
-        key=f"{job_folder(job_id)}/{file}", job_id=job_id, kind=kind, sha256="ab" * 32, created=now()
+        key=f"{attempt_folder(job_id, 1)}/{file}", job_id=job_id, kind=kind, sha256="ab" * 32, created=now()
     )
 
 
@@ -65,8 +65,8 @@ def test_what_ended_is_found_and_nothing_changes(
 ) -> None:
     piles = _piles(store, settings)
     ended = sorted((jobs["finished"], jobs["failed"]))
-    assert list(piles["checkpoints"].items) == [f"{job_folder(job)}/{CHECKPOINT}" for job in ended]
-    assert piles["models"].items == (f"{job_folder(jobs['finished'])}/model.safetensors",)
+    assert list(piles["checkpoints"].items) == [f"{attempt_folder(job, 1)}/{CHECKPOINT}" for job in ended]
+    assert piles["models"].items == (f"{attempt_folder(jobs['finished'], 1)}/model.safetensors",)
     assert {kind: (len(p.items), p.size) for kind, p in piles.items()} == {
         "checkpoints": (2, 400),
         "models": (1, 100),
@@ -84,7 +84,7 @@ def test_deleted_files_are_named_no_more_and_running_jobs_keep_theirs(
         pile = _piles(store, settings)[kind]
         assert collect(store, settings, pile, now() + LATER, "tester") == 2
         assert _piles(store, settings)[kind].items == ()
-    left = {file.name for file in (settings.artifacts / job_folder(jobs["finished"])).rglob("*")}
+    left = {file.name for file in (settings.artifacts / attempt_folder(jobs["finished"], 1)).rglob("*")}
     assert left == {"model.safetensors"}
     running = settings.artifacts / job_folder(jobs["running"])
     assert len([file for file in running.rglob("*") if file.is_file()]) == 4
@@ -127,4 +127,4 @@ def test_a_job_that_was_wished_for_again_meanwhile_stays(
     assert jobs["finished"] in pile.items
     submit_text(store)
     assert collect(store, settings, pile, now() + LATER, "tester") == 0
-    assert (settings.artifacts / job_folder(jobs["finished"]) / "model.safetensors").exists()
+    assert (settings.artifacts / attempt_folder(jobs["finished"], 1) / "model.safetensors").exists()
