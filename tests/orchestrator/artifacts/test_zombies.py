@@ -56,7 +56,9 @@ def steps(told: Path, kind: str) -> list[int]:
     return [int(words[1]) for words in lines if words[0] == kind]
 
 
-@pytest.mark.parametrize("shared", [True, False], ids=["folder", "bucket"])
+@pytest.mark.parametrize(
+    "shared", [True, pytest.param(False, marks=pytest.mark.drill)], ids=["folder", "bucket"]
+)
 def test_an_attempt_that_is_given_up_and_writes_on_changes_nothing(
     shared: bool, tmp_path: Path, bucket: Bucket
 ) -> None:
