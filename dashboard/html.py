@@ -20,6 +20,7 @@ from headcount.dashboard.pages.sweep import SweepPage
 from headcount.dashboard.pages.sweeps import SORTS, STATES, SweepsPage
 from headcount.dashboard.rendering import render
 from headcount.dashboard.tabs.paired import METHODS
+from headcount.orchestrator.following.reasons import CAUSES
 from headcount.sweeps.statistics import PairedDelta
 
 
@@ -76,6 +77,7 @@ def sweep_values(page: SweepPage) -> dict[str, Any]:
         "notes": notes,
         "dict_by_seed": _by_seed,
         "cell_names": names,
+        "causes": CAUSES,
     }
 
 

@@ -1,7 +1,7 @@
 """The data of the U: loss or delta against the routing heads, one line for each number of KV heads."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from headcount.api.results.curves import CurveLine, HeadCurve
@@ -31,6 +31,8 @@ class HeadPoint(NamedTuple):
     seed_values: tuple[float, ...]
     """One a seed: its loss, or its delta."""
     best: bool
+    at_edge: bool = False
+    """The best learning rate of its setting, an end of the grid: the best may lie beyond."""
 
 
 class HeadLine(NamedTuple):
@@ -74,10 +76,12 @@ def head_curve_data(
     without: Sequence[str] = (),
     shapes: Sequence[LineShape] = (),
     reference: Reference | None = None,
+    edges: Collection[int] = (),
 ) -> HeadCurveData:
     """The chosen lines of a curve. `best` is the cell to mark; names leave out the axes `without`.
 
     `shapes` are the fits to lines over the same axis, and `reference` what is published of the cells.
+    `edges` are the cells to mark as `at_edge`.
     """
     measure = bars.measure
     where = positions(curve.values)
@@ -86,7 +90,7 @@ def head_curve_data(
         name = text.settings(line.settings, without) or "all cells"
         points = []
         for position, value, row in zip(where, curve.values, line.points, strict=True):
-            point = row and _point(position, value, row, bars, row.cell == best)
+            point = row and _point(position, value, row, bars, row.cell == best, row.cell in edges)
             if point:
                 points.append(point)
             else:
@@ -108,14 +112,17 @@ def _published(
     return published_lines(reference, lines, where, bars.measure, ours)
 
 
-def _point(position: float, value: Any, row: TableRow, bars: Bars, best: bool) -> HeadPoint | None:
+def _point(
+    position: float, value: Any, row: TableRow, bars: Bars, best: bool, at_edge: bool
+) -> HeadPoint | None:
     bar = bars.of(row)
     if bar is None:
         return None
     if bars.measure == "loss":
-        return HeadPoint(position, value, *bar, row.n, row.seeds, row.losses, best)
+        return HeadPoint(position, value, *bar, row.n, row.seeds, row.losses, best, at_edge)
     assert row.delta is not None
-    return HeadPoint(position, value, *bar, row.delta.n, row.delta.seeds, row.delta.deltas, best)
+    delta = row.delta
+    return HeadPoint(position, value, *bar, delta.n, delta.seeds, delta.deltas, best, at_edge)
 
 
 def _reason(row: TableRow | None, measure: Measure) -> str:

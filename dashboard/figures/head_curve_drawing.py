@@ -29,6 +29,9 @@ def head_curve_figure(data: HeadCurveData) -> dict[str, Any]:
         traces.append(_legend_entry(f"paper: {theme.plain(data.published[0].recipe)}", line=look))
     if any(line.minimum for line in data.lines):
         traces.append(_legend_entry("fitted minimum", marker=_MINIMUM | {"color": theme.MUTED}))
+    if any(p.at_edge for line in data.lines for p in line.points):
+        look = {"symbol": "square-open", "size": 11, "color": theme.MUTED}
+        traces.append(_legend_entry("best at an edge of the rates", marker=look))
     if data.measure == "delta":
         zero = {"zeroline": True, "zerolinecolor": theme.MUTED, "zerolinewidth": 1.5}
         vertical = theme.axis("Delta to control, nats", tickformat=".3~f", **zero)
@@ -114,22 +117,24 @@ def _line_traces(data: HeadCurveData, line: HeadLine, index: int, shift: float, 
             name=theme.plain(line.name),
         )
     )
-    best = [(a, p) for a, p in zip(x, line.points, strict=True) if p.best]
-    if best:
-        traces.append(
-            go.Scatter(
-                x=[a for a, _ in best],
-                y=[p.mean for _, p in best],
-                mode="markers",
-                meta="lowest",
-                marker={"size": 17, "color": color, "symbol": "circle-open", "line": {"width": 2}},
-                hoverinfo="skip",
-                legendgroup=line.name,
-                showlegend=False,
-                name="lowest",
-            )
-        )
-    return traces
+    best = [(at, p.mean) for at, p in zip(x, line.points, strict=True) if p.best]
+    edge = [(at, p.mean) for at, p in zip(x, line.points, strict=True) if p.at_edge]
+    rings = ((best, "circle-open", "lowest"), (edge, "square-open", "best at an edge"))
+    return traces + [_ring(line, places, symbol, what, color) for places, symbol, what in rings if places]
+
+
+def _ring(line: HeadLine, places: list[tuple[float, float]], symbol: str, what: str, color: str) -> Any:
+    return go.Scatter(
+        x=[x for x, _ in places],
+        y=[y for _, y in places],
+        mode="markers",
+        meta=what,
+        marker={"size": 17, "color": color, "symbol": symbol, "line": {"width": 2}},
+        hoverinfo="skip",
+        legendgroup=line.name,
+        showlegend=False,
+        name=what,
+    )
 
 
 _MINIMUM = {"symbol": "diamond-cross-open", "size": 11}

@@ -13,6 +13,9 @@ from headcount.dashboard.figures.table import FigureTable
 MOST_HEADS = 64
 """Heads that a map has rows for."""
 
+MOST_GAPS = 20
+"""Columns up to which lines stand between the cells: among more they would outshine them."""
+
 WEIGHTS = tuple(reversed(theme.CELLS))
 """The scale of weights: the largest is the brightest."""
 
@@ -100,6 +103,9 @@ def _known(rows: Array) -> Values:
 def map_figure(found: HeadMap) -> dict[str, Any]:
     """The map, drawn for the light page."""
     shown = found.values[:MOST_HEADS]
+    # a row of one value, such as the weight of the only source, would leave no colours for the others
+    told = [row for row in shown if len(row) - row.count(None) > 1] or shown
+    gap = 1 if max(map(len, shown), default=0) <= MOST_GAPS else 0
     heat = go.Heatmap(
         z=shown,
         x=list(range(len(shown[0]) if shown else 0)),
@@ -115,8 +121,9 @@ def map_figure(found: HeadMap) -> dict[str, Any]:
         hoverongaps=False,
         colorscale=WEIGHTS,
         zmin=0,
-        xgap=1,
-        ygap=1,
+        zmax=max((value for row in told for value in row if value is not None), default=1),
+        xgap=gap,
+        ygap=gap,
         colorbar={"thickness": 9, "outlinewidth": 0, "tickfont": {"color": theme.MUTED, "size": 11}},
     )
     return theme.figure(

@@ -1,5 +1,7 @@
 """Tokens a second of every cell, beside its control's."""
 
+from collections.abc import Mapping
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
@@ -22,6 +24,8 @@ class SpeedBar(NamedTuple):
     """To its control; None without one that has trained."""
     peak_memory_bytes: float | None
     flops_per_token: float | None
+    mfu: float | None = None
+    """Share of the card's dense bf16 peak, mean over jobs; None where that is not known."""
 
 
 class SpeedData(NamedTuple):
@@ -32,8 +36,10 @@ class SpeedData(NamedTuple):
     """With a speed; more than are drawn where there are very many."""
 
 
-def speed_data(table: AblationTable, without: tuple[str, ...] = ()) -> SpeedData:
-    """The cells that have trained; names leave out the axes `without`."""
+def speed_data(
+    table: AblationTable, without: tuple[str, ...] = (), mfu: Mapping[int, Mapping[int, float]] = {}
+) -> SpeedData:
+    """The cells that have trained; names leave out the axes `without`. `mfu` is by cell and seed."""
     bars = []
     for row in table.rows:
         if row.tokens_per_second is None:
@@ -48,6 +54,7 @@ def speed_data(table: AblationTable, without: tuple[str, ...] = ()) -> SpeedData
                 row.tokens_per_second / base if base else None,
                 row.peak_memory_bytes,
                 row.flops_per_token,
+                fmean(mfu[row.cell].values()) if row.cell in mfu else None,
             )
         )
     bars.sort(key=lambda bar: -bar.tokens_per_second)
@@ -80,10 +87,16 @@ def speed_figure(data: SpeedData) -> dict[str, Any]:
 
 def _hover(bar: SpeedBar) -> str:
     relative = f"<br>{bar.relative:.3f} of its control" if bar.relative else ""
+    share = f"<br>MFU {_percent(bar.mfu)}" if bar.mfu else ""
     memory = f"<br>peak memory {text.compact(bar.peak_memory_bytes)}B" if bar.peak_memory_bytes else ""
     return (
-        f"{theme.plain(bar.name)}<br><b>{text.compact(bar.tokens_per_second)}</b> tokens/s{relative}{memory}"
+        f"{theme.plain(bar.name)}<br><b>{text.compact(bar.tokens_per_second)}</b> tokens/s"
+        f"{relative}{share}{memory}"
     )
+
+
+def _percent(share: float | None) -> str:
+    return text.NOTHING if share is None else f"{share:.1%}".replace("%", " %")
 
 
 def speed_table(data: SpeedData) -> FigureTable:
@@ -95,10 +108,11 @@ def speed_table(data: SpeedData) -> FigureTable:
             text.NOTHING if bar.relative is None else f"{bar.relative:.3f}",
             text.compact(bar.peak_memory_bytes),
             text.compact(bar.flops_per_token),
+            _percent(bar.mfu),
         ]
         for bar in data.bars
     ]
-    columns = ["Cell", "Tokens/s", "Of its control", "Peak memory, bytes", "FLOPs a token"]
+    columns = ["Cell", "Tokens/s", "Of its control", "Peak memory, bytes", "FLOPs a token", "MFU"]
     return FigureTable(columns, rows, "Speed, memory and arithmetic of every cell.", numbers_from=1)
 
 

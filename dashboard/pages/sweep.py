@@ -24,6 +24,7 @@ from headcount.api.results import (
     paired_statistics,
     sweep_view,
 )
+from headcount.api.results.last_attempts import LastAttempt, last_attempts
 from headcount.api.results.selection import RATE
 from headcount.dashboard.choice import FILTERED_TABS, TABS, Choice, choose, tab_of, tabs_of
 from headcount.dashboard.options import MEASURED_TABS, MEASURES
@@ -73,6 +74,8 @@ class SweepPage:
     """Of the tab of the plan, in its order: for the completeness by cell and seed."""
     jobs: tuple[JobSummary, ...]
     """Of the tab of jobs, or of the report, in the order of dispatch; at most `MOST_JOBS`."""
+    attempts: Mapping[str, LastAttempt]
+    """The newest at each of them, by job."""
     axes: tuple[str, ...]
     """Those that vary: columns of the tables."""
     csv: str
@@ -121,6 +124,7 @@ def sweep_page(
         else (),
         cells=cells(session, name) if whole or tab == "plan" else (),
         jobs=jobs(session, name, limit=MOST_JOBS).jobs if whole or tab == "jobs" else (),
+        attempts=last_attempts(session, name) if whole or tab == "jobs" else {},
         axes=tuple(axis for axis in table.axes if axis not in choice.constant),
         csv=f"{ROOT.get()}/api/v1/sweeps/{quote(name, safe='')}/table.csv",
     )

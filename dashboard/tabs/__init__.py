@@ -6,9 +6,10 @@ from headcount.dashboard.panel import Figure
 from headcount.dashboard.tabs.curves import curve_figures
 from headcount.dashboard.tabs.depth import depth_figures
 from headcount.dashboard.tabs.grid import grid_figures
-from headcount.dashboard.tabs.heads import head_figures, rate_figures
+from headcount.dashboard.tabs.heads import head_figures
 from headcount.dashboard.tabs.paired import paired_figures
 from headcount.dashboard.tabs.plan import plan_figures
+from headcount.dashboard.tabs.rates import rate_figures
 from headcount.dashboard.tabs.speed import speed_figures
 from headcount.dashboard.tabs.timeline import timeline_figures
 from headcount.dashboard.tabs.view import View as View

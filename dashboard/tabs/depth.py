@@ -2,7 +2,7 @@
 
 from headcount.api.results import TableRow
 from headcount.api.results.head_reads import head_reads
-from headcount.api.results.instruments import ENTROPY, TOP_SOURCE, routing_sites
+from headcount.api.results.instruments import routing_sites
 from headcount.dashboard import text
 from headcount.dashboard.figures import depth
 from headcount.dashboard.figures import head_reads as heads
@@ -30,7 +30,7 @@ def _site_figures(view: View, chosen: list[TableRow]) -> list[Figure]:
         if sites is None:
             absent.append(f"{name}: no ended job has told its sites")
         else:
-            lines.append(depth.DepthLine(name, sites.means(ENTROPY), sites.modes(TOP_SOURCE)))
+            lines.append(depth.DepthLine(name, sites.entropies, sites.top_sources))
     marks = "At the last step of each job, on the first validation window"
     if len(chosen) > MOST_LINES:
         marks += f"; showing {MOST_LINES} of {len(chosen)} cells"

@@ -1,4 +1,6 @@
-"""The U: loss or delta against the routing heads, and against the learning rate."""
+"""The U: loss or delta against the routing heads."""
+
+from collections.abc import Collection
 
 from headcount.api.results.curves import best_cell
 from headcount.dashboard import text
@@ -12,26 +14,28 @@ from headcount.dashboard.tabs.view import View
 
 def head_figures(view: View) -> list[Figure]:
     """The U, and the grid beside it."""
-    return ([_curve_figure(view, "heads")] if view.curve else []) + grid_figures(view)
+    return ([curve_figure(view, "heads")] if view.curve else []) + grid_figures(view)
 
 
-def rate_figures(view: View) -> list[Figure]:
-    """The loss against the learning rate, one line for each number of routing heads."""
-    return [_curve_figure(view, "rates")] if view.curve else []
+MOST_LINES = 100
+"""Of one figure."""
 
 
-def _curve_figure(view: View, name: str) -> Figure:
+def curve_figure(view: View, name: str, edges: Collection[int] = ()) -> Figure:
+    """The chosen lines, for the tab `name`; `edges` are cells whose rate is best, at an end of the grid."""
     table, curve, choice, measure = view.table, view.curve, view.choice, view.measure
     assert curve is not None
     best = best_cell(table.treatments, table.fresh_seeds)
+    lines = shown_lines(curve, choice)
     data = curves.head_curve_data(
         curve,
-        shown_lines(curve, choice),
+        lines[:MOST_LINES],
         view.bars,
         best,
         choice.fixed,
         view.statistics.shapes if curve.axis == view.statistics.axis else (),
         table.reference,
+        edges,
     )
     marks = f"Bars: {data.bars}; small points: one seed each"
     if curves.vertical_range(data):
@@ -40,6 +44,8 @@ def _curve_figure(view: View, name: str) -> Figure:
         marks += "; dotted: the control"
     if any(line.minimum for line in data.lines):
         marks += "; crossed diamond: the minimum of a parabola over log₂, with Fieller's interval"
+    if len(lines) > MOST_LINES:
+        marks += f"; showing {MOST_LINES} of {len(lines)} lines: choose another axis for them, or filter"
     if table.reference:
         marks += _of_the_paper(data)
     return Figure(

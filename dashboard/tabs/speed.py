@@ -1,5 +1,6 @@
 """Tokens a second of every cell."""
 
+from headcount.api.results.instruments import figure
 from headcount.dashboard.figures import speed
 from headcount.dashboard.panel import Figure, caption
 from headcount.dashboard.tabs.view import View
@@ -7,7 +8,7 @@ from headcount.dashboard.tabs.view import View
 
 def speed_figures(view: View) -> list[Figure]:
     """Tokens a second of every cell."""
-    data = speed.speed_data(view.table, view.choice.constant)
+    data = speed.speed_data(view.table, view.choice.constant, figure(view.session, view.table.sweep, "mfu"))
     marks = "As trained, evaluations and checkpoints apart; jobs that shared a machine slow each other"
     if data.cells > len(data.bars):
         marks += f"; showing the fastest {len(data.bars)} of {data.cells} cells"

@@ -67,7 +67,15 @@ def test_it_has_every_tab_with_its_views(html: str) -> None:
         "heads": each("heads-delta", "heads-loss", count=2),
         "grid": each("grid-delta", "grid-loss", count=2),
         "paired": each("paired", count=2),
-        "rates": each("rates-delta", "rates-loss", count=3),
+        "rates": [
+            "rates-delta",
+            "best-rates",
+            "rates-delta-2",
+            "best-rates-2",
+            "rates-delta-3",
+            "best-rates-3",
+        ]
+        + each("rates-loss", count=3),
         "curves": each("curves-delta", "curves-loss", count=6),
         "depth": ["depth-entropy", "depth-sources", "depth-heads", "depth-head-entropy"],
         "speed": ["speed"],

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
 from headcount.api.results import ablation_table, jobs, named_table, paired_statistics
+from headcount.api.results.best_rates import best_rate_records
 from headcount.api.results.cell_curves import cell_curves, delta_curve
 from headcount.api.results.curves import best_cell
 from headcount.dashboard import text
@@ -22,7 +23,7 @@ from headcount.dashboard.tabs.view import nothing_kept
 
 def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
     page = sweep_page(session, "in-flight", {"tab": "rates", "y": "loss", "model.kv_heads": "2"})
-    (figure,) = page.figures
+    figure, _ = page.figures
     assert figure.title == "Loss by peak learning rate"
     rows = {
         (f"H\u00a0{row.settings['model.routing_heads']}", text.setting(row.settings["train.peak_lr"])): row
@@ -156,3 +157,44 @@ def test_the_report_has_the_figures_of_every_tab(session: Session) -> None:
     written = report(session, "in-flight")
     for name in ("heads-delta", "heads-loss", "rates-delta", "curves-delta", "speed"):
         assert f'id="{name}-json"' in written
+
+
+def test_jobs_say_why_they_ended(session: Session, client: TestClient) -> None:
+    page = client.get("/sweeps/in-flight?tab=jobs").text
+    listed = {re.search(r"<code>(\w+)", row)[1]: row for row in page.split("<tr>")[2:]}  # type: ignore[index]
+    states = {job.id[:12]: job.state for job in jobs(session, "in-flight", limit=1000).jobs}
+    failed, diverged, running, queued = (
+        next(listed[job] for job, state in states.items() if state == name)
+        for name in ("failed", "diverged", "running", "queued")
+    )
+    assert 'title="ValueError: no text">user error: the job itself cannot be trained as it is' in failed
+    assert "diverged: its loss left every bound" in diverged
+    assert '<td class="number">1</td>' in running
+    assert ">waits</a>" in queued
+
+
+def test_best_stands_against_best_with_its_edges_marked(session: Session) -> None:
+    query = {"tab": "rates", "y": "loss", "model.kv_heads": "2"}
+    curve, best = sweep_page(session, "in-flight", query).figures
+    table = ablation_table(session, "in-flight")
+    records, _ = best_rate_records(table)
+    shown = [record for record in records if record["model.kv_heads"] == 2]
+    names = {
+        f"H\u00a0{r['model.routing_heads']}: {text.setting(r['best_rate'])}† against "
+        f"{text.setting(r['control_rate'])}†": text.signed(r["delta"])
+        for r in shown
+    }
+    assert {row[0]: row[1] for row in best.table.rows} == names  # both of two rates are ends
+    rings = [trace for trace in curve.drawn["data"] if trace.get("meta") == "best at an edge"]
+    assert [len(ring["x"]) for ring in rings] == [1] * 5
+    assert sorted(y for ring in rings for y in ring["y"]) == sorted(r["loss"] for r in shown)
+
+
+def test_the_share_of_the_peak_is_a_mean_over_jobs(session: Session) -> None:
+    table = ablation_table(session, "head-count")
+    known, *others = (row.cell for row in table.rows)
+    data = speed.speed_data(table, (), {known: {0: 0.4, 1: 0.5}})
+    assert sorted(row[-1] for row in speed.speed_table(data).rows) == [
+        "45.0 %",
+        *[text.NOTHING] * len(others),
+    ]
