@@ -1,108 +1,18 @@
-import copy
+"""What is written to a history and read from it, and what it refuses."""
+
 import gc
 import re
 import weakref
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from headcount.kernels import DepthHistory, route, route_by_definition
 from headcount.kernels.choice import choose
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-WIDTH, HEADS, NUM_SITES = 32, 2, 5
-
-
-class Sublayer(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = nn.RMSNorm(WIDTH, eps=1e-6)
-        nn.init.uniform_(self.norm.weight, 0.5, 1.5)
-        self.mix = nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.tanh(self.mix(self.norm(x)))
-
-
-class Model(nn.Module):
-    """The smallest model with depth routing: tokens to a loss."""
-
-    def __init__(
-        self,
-        implementation: str,
-        block_size: int | None = None,
-        *,
-        products: bool = False,
-        norms: bool = False,
-    ) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.embedding = nn.Embedding(11, WIDTH)
-        self.sublayers = nn.ModuleList(Sublayer() for _ in range(NUM_SITES - 1))
-        self.queries = nn.Parameter(torch.randn(NUM_SITES, WIDTH))
-        self.key_weights = nn.Parameter(torch.ones(NUM_SITES, WIDTH))
-        self.implementation, self.block_size = implementation, block_size
-        self.products, self.norms = products, norms
-        self.to(DEVICE)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        history = DepthHistory(
-            self.queries,
-            self.key_weights,
-            HEADS,
-            implementation=self.implementation,
-            block_size=self.block_size,
-        )
-        history.write(self.embedding(tokens))
-        for sublayer in self.sublayers:
-            if self.norms:
-                output = torch.tanh(sublayer.mix(history.read_normed(sublayer.norm.weight, 1e-6)))
-            else:
-                output = sublayer(history.read())
-            if self.products:
-                history.write_product(output, sublayer.mix.weight)
-            else:
-                history.write(output)
-        return history.finish().square().mean()
-
-    def gradients(self) -> dict[str, Tensor]:
-        return {name: parameter.grad for name, parameter in self.named_parameters()}
-
-
-TOKENS = torch.tensor([[3, 1, 4]], device=DEVICE)
-
-
-def trained_once(model: Model, *batches: Tensor) -> dict[str, Tensor]:
-    for tokens in batches or (TOKENS,):
-        model(tokens).backward()
-    return model.gradients()
-
-
-def assert_close(ours: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
-    torch.testing.assert_close(ours, expected, rtol=2e-4, atol=4e-6)
-
-
-@pytest.mark.parametrize("implementation", ["fused", "two_phase"])
-def test_a_model_trains_the_same_through_every_implementation(implementation):
-    assert_close(trained_once(Model(implementation)), trained_once(Model("reference")))
-
-
-@pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("num_sites", [NUM_SITES, 10])  # one block, and two
-def test_a_product_written_in_place_is_the_product_written(monkeypatch, num_sites):
-    monkeypatch.setattr(f"{__name__}.NUM_SITES", num_sites)
-    in_place = trained_once(Model("two_phase", products=True))
-    assert_close(in_place, trained_once(Model("reference", products=True)))
-
-
-@pytest.mark.usefixtures("poisoned")
-@pytest.mark.parametrize("implementation", ["fused", "two_phase"])
-@pytest.mark.parametrize("num_sites", [NUM_SITES, 10])
-def test_a_read_normed_at_once_is_the_read_normed(monkeypatch, num_sites, implementation):
-    monkeypatch.setattr(f"{__name__}.NUM_SITES", num_sites)
-    at_once = trained_once(Model(implementation, norms=True, products=True))
-    assert_close(at_once, trained_once(Model("reference", norms=True, products=True)))
+WIDTH, HEADS = 32, 2
 
 
 def test_a_bad_norm_weight_is_refused():
@@ -110,32 +20,6 @@ def test_a_bad_norm_weight_is_refused():
     history.write(SOURCES[0])
     with pytest.raises(ValueError, match=re.escape(f"weight must be floating point of shape [{WIDTH}]")):
         history.read_normed(torch.ones(WIDTH + 1, device=DEVICE), 1e-6)
-
-
-def test_a_product_wants_only_the_gradients_asked_for():
-    model, reference = Model("two_phase", products=True), Model("reference", products=True)
-    for each in (model, reference):
-        for sublayer in each.sublayers:
-            sublayer.mix.requires_grad_(False)
-        each.sublayers[0].norm.requires_grad_(False)
-    assert_close(trained_once(model), trained_once(reference))
-
-
-def test_gradients_accumulate_over_micro_batches():
-    other = torch.tensor([[1, 5, 9]], device=DEVICE)
-    assert_close(
-        trained_once(Model("two_phase"), TOKENS, other), trained_once(Model("reference"), TOKENS, other)
-    )
-
-
-def test_models_in_one_process_do_not_meet():
-    """Two forwards, then the backwards in the order of the forwards."""
-    first, second = Model("two_phase"), Model("two_phase")
-    losses = [first(TOKENS), second(TOKENS.flip(1))]
-    for loss in losses:
-        loss.backward()
-    assert_close(first.gradients(), trained_once(Model("reference"), TOKENS))
-    assert_close(second.gradients(), trained_once(Model("reference"), TOKENS.flip(1)))
 
 
 @pytest.mark.parametrize("backward", [False, True])
@@ -155,47 +39,6 @@ def test_nothing_waits_for_the_garbage_collector(backward, implementation):
         assert kept() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize("frozen", ["queries", "embedding.weight"])
-def test_frozen_parameters_leave_the_other_gradients_alone(frozen):
-    model, reference = Model("two_phase"), Model("reference")
-    for each in (model, reference):
-        each.get_parameter(frozen).requires_grad_(False)
-    assert_close(trained_once(model), trained_once(reference))
-
-
-def test_checkpointed_sublayers_train_the_same():
-    class Checkpointed(Sublayer):
-        def forward(self, x: Tensor) -> Tensor:
-            return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
-
-    model = Model("two_phase")
-    for index, sublayer in enumerate(model.sublayers):
-        model.sublayers[index] = Checkpointed().to(DEVICE)
-        model.sublayers[index].load_state_dict(sublayer.state_dict())
-    assert_close(trained_once(model), trained_once(Model("reference")))
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo looks
-def test_compiled_sublayers_train_the_same():
-    model = Model("two_phase")
-    for sublayer in model.sublayers:
-        sublayer.compile(backend="aot_eager", fullgraph=True)
-    assert_close(trained_once(model), trained_once(Model("reference")))
-
-
-def test_distributed_data_parallel_trains_the_same(tmp_path):
-    backend = "nccl" if DEVICE == "cuda" else "gloo"
-    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
-    torch.distributed.init_process_group(backend, store=store, rank=0, world_size=1)
-    try:
-        model = Model("two_phase")
-        parallel = nn.parallel.DistributedDataParallel(model)  # its hooks go when it goes
-        parallel(TOKENS).backward()
-        assert_close(model.gradients(), trained_once(Model("reference")))
-    finally:
-        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -219,6 +62,30 @@ def routing_parameters(num_sites: int) -> tuple[Tensor, Tensor]:
     torch.manual_seed(num_sites)
     queries = torch.randn(num_sites, WIDTH, device=DEVICE).requires_grad_()
     return queries, torch.ones(num_sites, WIDTH, device=DEVICE).requires_grad_()
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused", "two_phase"])
+def test_sources_may_lie_anywhere(implementation):
+    """Columns of a wider tensor, rows that are columns, and an address that no vector load takes."""
+    wide, turned = torch.randn(3, 2 * WIDTH, device=DEVICE), torch.randn(WIDTH, 3, device=DEVICE)
+    shifted = torch.randn(3 * WIDTH + 1, device=DEVICE)[1:].view(3, WIDTH)
+    written = [wide[:, ::2], turned.t(), shifted]
+    queries, key_weights = routing_parameters(3)
+    results = []
+    for sources in (written, [source.contiguous().clone() for source in written]):
+        leaves = [source.detach().requires_grad_() for source in sources]
+        history = DepthHistory(queries, key_weights, HEADS, implementation=implementation)
+        reads = []
+        for source in leaves:
+            history.write(source)
+            reads.append(history.read())
+        results.append([*reads, *torch.autograd.grad(sum(reads).t().sum(), [queries, key_weights, *leaves])])
+    assert not any(source.is_contiguous() and source.data_ptr() % 16 == 0 for source in written)
+    for a, b in zip(*results, strict=True):
+        if implementation == "reference":  # PyTorch sums in an order that depends on strides
+            torch.testing.assert_close(a, b)
+        else:
+            assert torch.equal(a, b)
 
 
 @pytest.mark.parametrize("block_size", [1, 2, 3, 8])
@@ -253,10 +120,6 @@ def test_sources_are_gone_after_the_backward_of_two_phase():
         history.sources  # noqa: B018
 
 
-def test_blocks_of_one_sublayer_are_full_routing():
-    assert_close(trained_once(Model("fused", block_size=1)), trained_once(Model("reference")))
-
-
 @pytest.mark.parametrize("implementation", ["reference", "fused", "two_phase"])
 def test_queries_may_be_a_list_of_vectors(implementation):
     queries, key_weights = routing_parameters(2)
@@ -281,19 +144,6 @@ def test_logits_are_scaled():
     torch.testing.assert_close(mixed, route(sources, queries[1] * 0.25, key_weights[1], HEADS))
 
 
-def test_a_second_backward_is_refused_by_two_phase_and_right_with_fused():
-    loss = Model("two_phase")(TOKENS)
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="runs its backward once"):
-        loss.backward()
-    model = Model("fused")
-    loss = model(TOKENS)
-    loss.backward(retain_graph=True)
-    once = copy.deepcopy(model.gradients())
-    loss.backward()
-    assert_close(model.gradients(), {name: 2 * gradient for name, gradient in once.items()})
-
-
 def test_a_partial_backward_is_refused():
     history = DepthHistory(*routing_parameters(3), HEADS, implementation="two_phase")
     reads = []
@@ -302,18 +152,6 @@ def test_a_partial_backward_is_refused():
         reads.append(history.read())
     with pytest.raises(RuntimeError, match="gradient of site 0 where it expected site 2"):
         reads[0].sum().backward()
-
-
-def test_checkpointing_a_read_is_refused_with_what_to_do():
-    model = Model("two_phase")
-    history = DepthHistory(model.queries, model.key_weights, HEADS, implementation="two_phase")
-    history.write(model.embedding(TOKENS))
-    output = torch.utils.checkpoint.checkpoint(
-        lambda: model.sublayers[0](history.read()), use_reentrant=False
-    )
-    history.write(output)
-    with pytest.raises(RuntimeError, match="checkpointing must wrap the sublayer alone"):
-        history.read().sum().backward()
 
 
 def test_a_read_changed_in_place_is_noticed():
@@ -325,12 +163,6 @@ def test_a_read_changed_in_place_is_noticed():
         read.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
-
-
-def test_a_second_derivative_is_refused():
-    model = Model("two_phase")
-    with pytest.raises(RuntimeError, match="without create_graph"):
-        torch.autograd.grad(model(TOKENS), [model.queries], create_graph=True)
 
 
 def test_calls_out_of_turn_are_refused():
