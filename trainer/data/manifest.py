@@ -4,7 +4,7 @@ import json
 from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 
-from headcount.trainer.data.shards import Shard, check_size
+from headcount.trainer.data.shards import TOKEN_TYPES, Shard, check_size
 from headcount.trainer.errors import UserError
 
 MANIFEST_FILE = "manifest.json"
@@ -42,12 +42,15 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Raises ValueError unless `text` holds exactly a manifest's fields."""
+        """Raises ValueError unless `text` holds exactly a manifest's fields, its type of token one we read."""
         values = json.loads(text)
         names = {f.name for f in fields(cls)}
         required = {f.name for f in fields(cls) if f.default is MISSING}
         if not isinstance(values, dict) or not required <= values.keys() <= names:
             raise ValueError("not a manifest")
+        known = tuple(TOKEN_TYPES)
+        if values.get("dtype", "uint8") not in known:
+            raise ValueError(f"not a manifest: its dtype is {values['dtype']!r}, none of {', '.join(known)}")
         for side in ("train", "validation"):
             try:
                 values[side] = tuple(Shard(**shard) for shard in values.get(side, ()))
@@ -64,8 +67,10 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest in `folder`. Raises `UserError` where it or a shard is missing or of another size."""
     try:
         manifest = Manifest.from_json((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise UserError(f"no data set in {folder}; prepare it on this machine") from error
+    except ValueError as error:
+        raise UserError(f"{folder / MANIFEST_FILE} cannot be read: {error}; prepare it again") from error
     if manifest.fingerprint != folder.name:
         raise UserError(f"{folder} holds the data set {manifest.fingerprint}; prepare it again")
     for side, tokens in (("train", manifest.train_tokens), ("validation", manifest.validation_tokens)):

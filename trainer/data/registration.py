@@ -78,7 +78,7 @@ def _ours(entries: Sequence[str], advance: Advance) -> Manifest | None:
     try:
         manifest = Manifest.from_json((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder / MANIFEST_FILE} is not the manifest of a data set") from error
+        raise UserError(f"{folder / MANIFEST_FILE} is not the manifest of a data set: {error}") from error
     verify(manifest, folder, advance)
     return replace(
         manifest,

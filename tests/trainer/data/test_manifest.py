@@ -6,6 +6,7 @@ import pytest
 
 from headcount.trainer.data import Manifest
 from headcount.trainer.data.manifest import read_manifest
+from headcount.trainer.data.registration import register
 from headcount.trainer.data.shards import Shard
 from headcount.trainer.errors import UserError
 
@@ -28,11 +29,23 @@ def test_a_manifest_survives_json() -> None:
         "{",
         json.dumps({**json.loads(MANIFEST.to_json()), "later": 1}),
         json.dumps({**json.loads(MANIFEST.to_json()), "train": [{"file": "train.bin"}]}),
+        json.dumps({**json.loads(MANIFEST.to_json()), "dtype": "int32"}),
     ],
 )
 def test_what_is_no_manifest(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a manifest|Expecting"):
         Manifest.from_json(text)
+
+
+def test_a_type_of_token_that_we_do_not_read_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / MANIFEST.fingerprint
+    folder.mkdir()
+    (folder / "manifest.json").write_text(replace(MANIFEST, dtype="int32").to_json())
+    stated = r"manifest\.json .*: not a manifest: its dtype is 'int32', none of uint8, uint16, uint32"
+    with pytest.raises(UserError, match=f"{stated}; prepare it again"):
+        read_manifest(folder)
+    with pytest.raises(UserError, match=stated):
+        register("numbers", [str(folder)], tmp_path)
 
 
 def test_bytes_a_token_are_of_the_validation_side() -> None:
