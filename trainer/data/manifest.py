@@ -42,7 +42,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
-        """Raises ValueError unless `text` holds exactly a manifest's fields, its type of token one we read."""
+        """Raises ValueError unless `text` holds exactly a manifest's fields, its type of token known."""
         values = json.loads(text)
         names = {f.name for f in fields(cls)}
         required = {f.name for f in fields(cls) if f.default is MISSING}
