@@ -1,20 +1,17 @@
 """The ready-made studies: each one plans, whole and small, and jobs of every kind train."""
 
-import io
 import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 import headcount.sweeps
 from headcount.__main__ import cli
 from headcount.sweeps.file.spec import load_spec, parse_spec
 from headcount.sweeps.forecasting.forecast import forecast
 from headcount.sweeps.planning.plan import Plan, plan
-from headcount.sweeps.rendering import render_studies
 from headcount.sweeps.studies import Study, studies, study_files
 from headcount.trainer.config import DataConfig, JobConfig, effective_fields, fields_of, job_from_fields
 from headcount.trainer.data import Dataset, Manifest, open_dataset, prepare
@@ -144,18 +141,15 @@ def test_a_job_of_each_kind_trains(kind: str, text: Dataset) -> None:
     assert 1 < events[-1].tail_mean < 4.5
 
 
-def test_studies_are_listed_with_the_jobs_and_hours_of_both_forms() -> None:
-    screen = io.StringIO()
-    render_studies(studies(), Console(width=160, file=screen))
-    rows = {line.split()[0]: line.split() for line in screen.getvalue().splitlines()}
+def test_the_command_lists_the_jobs_and_hours_of_both_forms() -> None:
+    listed = CliRunner().invoke(cli, ["studies"], catch_exceptions=False).output
+    rows = {line.split()[0]: line.split() for line in listed.splitlines()}
     assert [name for name in rows if name in study_files()] == [*study_files()]
     assert rows["main-loss"][1:6] == ["36", "254", "16", "<", "0.1"]
     assert rows["quickstart"][1:4] == ["20", "<", "0.1"]
 
 
-def test_the_command_lists_them_and_prints_the_file_of_one() -> None:
-    listed = CliRunner().invoke(cli, ["studies"], catch_exceptions=False).output
-    assert all(name in listed for name in study_files())
+def test_the_command_prints_the_file_of_one() -> None:
     printed = CliRunner().invoke(cli, ["studies", "best-lr"], catch_exceptions=False)
     assert printed.output == (STUDIES[0].parent / "best_lr.yaml").read_text()
     small = CliRunner().invoke(cli, ["studies", "best-lr", "--small"], catch_exceptions=False)

@@ -3,7 +3,7 @@
 Dictionaries, manuals and libraries' sources. Nothing of it comes with Headcount: the packages are fetched by
 apt and pip, and the manifest names each with its version, licence and hash. The same packages give the same
 fingerprint: documents are read in the order of their paths, paragraphs that were there before are dropped,
-what is left is ordered by its hash, and the tokenizer is trained on all of it.
+what is left is ordered by its hash, and the tokenizer is trained on the first of it.
 """
 
 import hashlib
@@ -46,6 +46,10 @@ _REPEATABLE = 100
 """Characters from which a paragraph that was there before is dropped: licences, notices, contents."""
 
 _FILE_CHARACTERS = 16 * 2**20
+
+_TRAINED_FILES = 2
+"""Files of documents that the tokenizer is trained on: a sample, which so many tokens need no more of."""
+
 _WAY = 1
 """Of reading and ordering: another one makes other documents of the same packages."""
 
@@ -167,7 +171,7 @@ def _write(documents: Iterable[str], folder: Path) -> None:
 
 
 def _train_tokenizer(documents: Path, file: Path, vocabulary: int) -> None:
-    """Byte-level BPE, as GPT-2's, on all documents."""
+    """Byte-level BPE, as GPT-2's."""
     tokenizers = optional("tokenizers", f"the preset {NAME}")
     models, trainers = optional("tokenizers.models", NAME), optional("tokenizers.trainers", NAME)
     byte_level = optional("tokenizers.pre_tokenizers", NAME).ByteLevel
@@ -182,7 +186,7 @@ def _train_tokenizer(documents: Path, file: Path, vocabulary: int) -> None:
     )
     texts = (
         json.loads(line)["text"]
-        for part in sorted(documents.glob("*.jsonl"))
+        for part in sorted(documents.glob("*.jsonl"))[:_TRAINED_FILES]
         for line in part.read_text(encoding="utf-8").splitlines()
     )
     tokenizer.train_from_iterator(texts, trainer)
