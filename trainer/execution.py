@@ -37,8 +37,8 @@ class Execution:
     graphs: bool = True
     """On a GPU: passes and updates as CUDA graphs, where the residual stream allows it."""
     exact: bool = True
-    """The same bits again in the same environment. False lets PyTorch take kernels that may differ from run to
-    run, as flash attention's faster backward pass does; the attempt's environment says so."""
+    """The same bits again in the same environment. False lets PyTorch take kernels that may differ from run
+    to run, as flash attention's faster backward pass does; the attempt's environment says so."""
 
 
 def batch_windows(config: JobConfig) -> int:
