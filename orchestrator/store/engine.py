@@ -32,8 +32,16 @@ class Store:
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session over one consistent state; never waits for a writer."""
-        with _clear_errors(self.engine), Session(self.engine, expire_on_commit=False) as session:
+        """A session over one consistent state; never waits for a writer.
+
+        It ends with a commit of nothing: after a rollback psycopg forgets what it has prepared, and every
+        statement is parsed and planned anew.
+        """
+        with (
+            _clear_errors(self.engine),
+            self.engine.begin() as connection,
+            Session(connection, expire_on_commit=False) as session,
+        ):
             yield session
 
     @contextmanager
