@@ -30,6 +30,7 @@ COMMANDS = {
     "probe": "headcount.orchestrator.instruments.commands",
     "generate": "headcount.orchestrator.instruments.commands",
     "evaluate": "headcount.orchestrator.instruments.commands",
+    "convert": "headcount.trainer.convert.commands",
     "export": "headcount.orchestrator.exchange.commands",
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",

@@ -70,7 +70,11 @@ def publish(manifest: Manifest, home: Path, artifacts: Artifacts, name: str | No
 
 
 def dataset_of(fingerprint: str, settings: Settings) -> Dataset:
-    """The data set of that fingerprint, fetched where nodes share no disk. Raises as `fetch_dataset`."""
+    """The data set of that fingerprint, fetched where nodes share no disk. Raises as `fetch_dataset`, and
+    `UserError` for none, which a model has that was converted without one.
+    """
+    if not fingerprint:
+        raise UserError("the model has no data set, so no text of its own; convert it with --data NAME")
     if settings.artifacts_url is not None:
         fetch_dataset(fingerprint, settings.home, Artifacts(settings.artifacts_url))
     return open_dataset(fingerprint, settings.home)

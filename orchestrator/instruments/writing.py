@@ -50,8 +50,15 @@ def written(
 def tokenizer_of(fingerprint: str, home: Path, given: str | None) -> Tokenizer:
     """The tokenizer of a data set in the home; `given` is the path of its `tokenizer.json`, where it has one.
 
+    fingerprint: of the data set; empty for a pretrained model, which reads the tokens of the given one.
     Raises `UserError` where that is missing or another one.
     """
+    if not fingerprint:
+        if given is None:
+            raise UserError(
+                "the model was converted without --data; name its tokenizer.json with --tokenizer"
+            )
+        return load_tokenizer(given)
     name = read_manifest(dataset_folder(fingerprint, home)).tokenizer
     if not name.startswith("tokenizer.json:"):
         return load_tokenizer(name)

@@ -44,9 +44,8 @@ def imports(names: list[str], blocked: list[str]) -> None:
 
 def test_training_needs_torch_and_numpy_alone() -> None:
     streams = ["headcount.trainer.residuals.additive", "headcount.trainer.residuals.mhar"]
-    imports(
-        ["headcount.kernels", "headcount.trainer.loop", "headcount.trainer.single_job", *streams], SERVICES
-    )
+    commands = ["headcount.trainer.single_job", "headcount.trainer.convert.command"]
+    imports(["headcount.kernels", "headcount.trainer.loop", *commands, *streams], SERVICES)
 
 
 def test_planning_needs_no_torch() -> None:
