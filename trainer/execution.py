@@ -61,7 +61,7 @@ def micro_batch_rule(config: JobConfig, card_bytes: float | None = None, gpus: i
         left = card * 1e9 - matrix_weights(config.model) * STATE_BYTES[config.train.precision]
         tokens = min(tokens, int(max(0.0, left) / 2 / activation_bytes(config)))
     most = max(1, tokens // config.data.context)
-    return max(n for n in range(1, min(most, windows) + 1) if windows % n == 0)
+    return max(n for n in range(1, max(1, min(most, windows)) + 1) if windows % n == 0)
 
 
 def activation_bytes(config: JobConfig) -> float:

@@ -96,7 +96,8 @@ class _Attempt:
         reset_peak_memory(self.device)
         card, gpus = card_memory(self.device), execution.gpus
         self.pass_windows = micro_batch_rule(config, card)
-        self.micro_batch = execution.micro_batch or micro_batch_rule(config, card, gpus)
+        most = batch_windows(config) // gpus
+        self.micro_batch = min(execution.micro_batch or micro_batch_rule(config, card, gpus), most)
         self.team = (
             Team(config, dataset, folder, execution, self.micro_batch, self.device) if gpus > 1 else None
         )

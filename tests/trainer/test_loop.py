@@ -85,6 +85,11 @@ def test_the_events_of_a_job(small_job: Job, small_data: Dataset, tmp_path: Path
     assert end.measurements["peak_memory_bytes"] > 1e7
 
 
+def test_a_micro_batch_is_told_as_it_is_taken(small_job: Job, small_data: Dataset) -> None:
+    asked = Execution(micro_batch=100)
+    assert next(train(small_job(), small_data, execution=asked)).environment["micro_batch"] == 8
+
+
 def test_a_job_learns(small_job: Job, small_data: Dataset) -> None:
     events = list(train(small_job(**ROUTED, train__steps=60), small_data))
     losses = [e.loss for e in evaluations(events)]

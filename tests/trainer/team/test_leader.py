@@ -101,9 +101,13 @@ def test_a_leader_that_is_gone_ends_the_others() -> None:
     assert _next(io.BytesIO(b"\x80\x04\x95")) is None  # it died within a message
 
 
-def test_what_cannot_be_shared_is_refused(small_job: Job, small_data: Dataset) -> None:
-    with pytest.raises(UserError, match="3 GPUs cannot share the 8 windows of an update equally; 2 can"):
-        list(train(small_job(), small_data, execution=Execution(device="cpu", gpus=3)))
+@pytest.mark.parametrize(("processes", "nearest"), [(3, 2), (16, 8)])
+def test_what_cannot_be_shared_is_refused(
+    small_job: Job, small_data: Dataset, processes: int, nearest: int
+) -> None:
+    told = f"{processes} GPUs cannot share the 8 windows of an update equally; {nearest} can"
+    with pytest.raises(UserError, match=told):
+        list(train(small_job(), small_data, execution=Execution(device="cpu", gpus=processes)))
 
 
 @pytest.mark.skipif(torch.cuda.device_count() > 1, reason="there are several GPUs")
