@@ -76,7 +76,10 @@ def pair_steps_figure(lines: Sequence[StepLine], smooth: float) -> dict[str, Any
         traces,
         xaxis=theme.axis("Update", tickformat=",", rangemode="tozero"),
         yaxis=theme.axis(
-            "|Δ| of training losses, nats a token", type="log" if traces else None, tickformat=".2~g"
+            "|Δ| of training losses, nats a token",
+            type="log" if traces else None,
+            dtick="D2" if traces else None,
+            tickformat=".2~g",
         ),
         hovermode="closest",
         nothing="" if traces else NOTHING,

@@ -32,12 +32,13 @@ async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
     if not _wants_page(request):
         return answer_problem(request, error)
-    return error_page(error.status, f"{error.detail[0].upper()}{error.detail[1:]}.")
+    return error_page(error.status, error.detail)
 
 
 def error_page(status: int, words: str) -> Response:
     """What is wrong, and what to do next."""
     title = TITLES.get(status, "This page cannot be shown")
+    words = f"{words[:1].upper()}{words[1:]}" + ("" if words.endswith((".", "?")) else ".")
     html = render("error.html", title=title, message=words, may_log_in=status == 403)
     return HTMLResponse(html, status, {"Cache-Control": "no-store"})
 

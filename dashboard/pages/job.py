@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from headcount.api.results import JobView, cell_view, job_view
+from headcount.api.results.instruments import ENTROPY, TOP_SOURCE
 from headcount.dashboard import text
 from headcount.dashboard.pages.job_figures import job_figures
 from headcount.dashboard.pages.job_logs import LogEnd, Read, log_end, logged
@@ -30,6 +31,10 @@ class JobPage:
     """Numbers of the attempts whose output is kept."""
     log: LogEnd | None
     """Of the last of them."""
+    measured: dict[str, float | None]
+    """What the job as a whole was measured to be, by name."""
+    sites: tuple[tuple[int, float | None, float | None], ...]
+    """Of a job that routes, by site: its entropy, and the source that it reads most."""
     pair: tuple[int, int] | None
     """The control's cell and this job's, in the first sweep that wants it."""
     commands: tuple[tuple[str, str], ...]
@@ -49,6 +54,8 @@ def job_page(session: Session, job_id: str, read: Read) -> JobPage:
         mixed=any(environment != told[0] for environment in told),
         logged=logged(session, job_id),
         log=log_end(session, job_id, read),
+        measured={name: value for name, value in job.measurements.items() if not _of_site(name)},
+        sites=_sites(job),
         pair=pair,
         commands=tuple(_commands(job)),
     )
@@ -57,6 +64,16 @@ def job_page(session: Session, job_id: str, read: Read) -> JobPage:
 def title_of(session: Session, job: JobView) -> str:
     """Its settings in the first sweep that wants it, and its seed."""
     return _cell(session, job)[0]
+
+
+def _of_site(name: str) -> bool:
+    return name.startswith((f"{ENTROPY}.", f"{TOP_SOURCE}."))
+
+
+def _sites(job: JobView) -> tuple[tuple[int, float | None, float | None], ...]:
+    told = job.measurements
+    count = sum(name.startswith(f"{ENTROPY}.") for name in told)
+    return tuple((at, told.get(f"{ENTROPY}.{at}"), told.get(f"{TOP_SOURCE}.{at}")) for at in range(count))
 
 
 def _cell(session: Session, job: JobView) -> tuple[str, tuple[int, int] | None]:

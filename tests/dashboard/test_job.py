@@ -11,11 +11,12 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.api.results import evaluations, job_view
+from headcount.dashboard.pages.job import job_page
 from headcount.dashboard.pages.job_figures import job_figures
 from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
-from headcount.orchestrator.store.models import Attempt, Job, SweepJob
+from headcount.orchestrator.store.models import Attempt, Job, Measurement, SweepJob
 
 HOSTILE = "\x1b[31m<script>alert(1)</script>"
 
@@ -128,3 +129,19 @@ def test_all_of_it_is_plain_text(printed: tuple[TestClient, str]) -> None:
     for path in (f"/jobs/{job}/attempts/1/log", f"/jobs/{job}/attempts/3/log", "/jobs/1/attempts/1/log"):
         missing = client.get(path)
         assert (missing.status_code, "left no output" in missing.text) == (404, True)
+
+
+def test_what_its_sites_told_is_a_table(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
+    told = {"mfu": 0.25, "routing_entropy": 0.4, "routing_entropy.0": 0.0, "routing_entropy.1": 0.8}
+    told |= {"routing_top_source.0": 0.0, "routing_top_source.1": 1.0}
+    with store.write() as session:
+        build_sweep(session, heads=(2,), kv_heads=(1,), seeds=(0,), curves=False)
+        job = session.scalars(select(Job).where(Job.config["model.residual"].as_string() == "mhar")).one()
+        session.add_all(Measurement(job_id=job.id, name=name, value=value) for name, value in told.items())
+        id = job.id
+    with store.read() as session:
+        page = job_page(session, id, lambda key: None)
+    store.close()
+    assert set(page.measured) == {"mfu", "routing_entropy", "tokens_per_second"}
+    assert page.sites == ((0, 0.0, 0.0), (1, 0.8, 1.0))

@@ -182,8 +182,8 @@ def test_a_page_that_did_not_change_is_not_sent_again(
     [
         ("/sweeps/head-cont", 404, "did you mean &#39;head-count&#39;?"),
         ("/sweeps/head-count?y=los", 422, "did you mean &#39;loss&#39;?"),
-        ("/sweeps/head-count?limt=3", 422, "this page knows no &#39;limt&#39;"),
-        ("/jobs/123", 404, "no job has the id &#39;123&#39;"),
+        ("/sweeps/head-count?limt=3", 422, "This page knows no &#39;limt&#39;"),
+        ("/jobs/123", 404, "No job has the id &#39;123&#39;"),
         ("/sweeps/%3Cscript%3E", 404, "&lt;script&gt;"),
     ],
 )
