@@ -1,6 +1,7 @@
 """A sweep that a client sends: read as data, planned, and written as wishes."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +20,18 @@ from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.store.submission import compare
 from headcount.orchestrator.submitting.history import read_history
+from headcount.orchestrator.submitting.starting import start_for_all
 from headcount.sweeps.file.spec import parse_spec
 from headcount.sweeps.forecasting.forecast import TimeForecast, ToComeCost, forecast
 from headcount.sweeps.planning.plan import Plan, plan
 from headcount.trainer.config import DataConfig
 from headcount.trainer.data import Manifest
+from headcount.trainer.starting import INIT_FROM
 
 ORIGIN = "the body of the request"
 """What errors name instead of a file."""
+
+_NO_PATH = re.compile("job|[0-9a-f]{6,64}")
 
 _YAML = ("application/yaml", "application/x-yaml", "text/yaml")
 
@@ -62,6 +67,11 @@ def read_spec(session: Session, text: str, settings: Settings) -> Plan:
         return prepare_for_all(config, settings)
 
     spec = parse_spec(text, ORIGIN)
+    if not _NO_PATH.fullmatch(spec.job.get(INIT_FROM, "job")):
+        raise QueryError("init.from: a sweep sent to a service names the id of one of its jobs, not a path")
+    if spec.evaluate is not None and (spec.evaluate.include or spec.evaluate.tokenizer):
+        raise QueryError("evaluate: a sweep sent to a service names tasks that lm-eval knows, no path")
+    spec = start_for_all(spec, settings)
     return plan(spec, named, growth_of(session, spec))
 
 

@@ -16,8 +16,8 @@ from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 
 EVENT_KINDS = (
-    "submitted dispatched started evaluated spiked unsent requeued settled cancelled imported paused resumed "
-    "prioritised extended complete"
+    "submitted dispatched started evaluated spiked unsent ready requeued settled cancelled imported paused "
+    "resumed prioritised extended complete"
 )
 """Of the live stream: any of them fetches the page again."""
 

@@ -44,6 +44,10 @@ def plan_as_dict(plan: Plan, history: History | None = None) -> dict[str, Any]:
             }
             for job in plan.jobs
         ],
+        "instruments": [
+            {"id": i.id, "kind": i.kind, "parent_id": i.parent_id, "settings": dict(i.settings)}
+            for i in plan.instruments
+        ],
         "totals": {
             "cells": len(plan.cells),
             "controls": sum(cell.is_control for cell in plan.cells),
@@ -77,7 +81,7 @@ def render_plan(plan: Plan, console: Console, history: History | None = None) ->
             f"at {counted(seeds, 'seed')}: [bold]{counted(len(plan.jobs), 'job')}[/], "
             f"{amount(cost.tokens)} tokens, {amount(cost.flops, 'G')} FLOP in all"
         )
-    for line in _to_come(plan, cost):
+    for line in (*_instruments(plan), *_to_come(plan, cost)):
         console.print(line, highlight=False, markup=False)
     if cost.half_width is not None and controls and controls < len(plan.cells):
         console.print(
@@ -88,6 +92,16 @@ def render_plan(plan: Plan, console: Console, history: History | None = None) ->
         console.print(line, highlight=False, markup=False)
     for warning in cost.warnings:
         console.print(f"[yellow]Warning:[/] {escape(warning)}")
+
+
+def _instruments(plan: Plan) -> Iterator[str]:
+    """What is measured of finished jobs."""
+    kinds = [instrument.kind for instrument in plan.instruments]
+    if probes := kinds.count("probe"):
+        yield f"When they have finished: {counted(probes, 'probe')}"
+    if plan.spec.evaluate is not None and (evaluations := kinds.count("evaluate")):
+        tasks = ", ".join(plan.spec.evaluate.tasks)
+        yield f"When they have finished: {counted(evaluations, 'downstream evaluation')} on {tasks}"
 
 
 def _to_come(plan: Plan, cost: Forecast) -> Iterator[str]:

@@ -7,9 +7,10 @@ from typing import Any, Literal, get_args, get_origin
 
 from headcount.trainer.errors import FieldError as FieldError
 from headcount.trainer.errors import nearest
-from headcount.trainer.residuals.registry import stream_fields, stream_reads
+from headcount.trainer.residuals.registry import added_parameters, stream_fields, stream_reads
 from headcount.trainer.rules import check_rules
 from headcount.trainer.scales import SCALES
+from headcount.trainer.schedule import LATE_FALL
 
 NUMERICS = 2
 """Part of every job id. Raised only when the same configuration would train to other numbers."""
@@ -105,12 +106,14 @@ class TrainConfig:
     eval_windows: int = 64
     """All validation windows where the data has fewer."""
     peak_lr: float = 1e-3
-    schedule: Literal["cosine", "linear", "wsd", "constant"] = "cosine"
+    routing_lr_ratio: float = 1.0
+    """Learning rate of the residual stream's own parameters, over that of all others."""
+    schedule: Literal["cosine", "linear", "wsd", "one_minus_sqrt", "constant"] = "cosine"
     """After the linear warm-up; see `trainer.schedule`."""
     min_lr_ratio: float = 0.1
     """The last update's learning rate as a share of the peak; the schedule `constant` does not read it."""
     decay_fraction: float = 0.2
-    """Of all steps: the last part, over which the schedule `wsd` falls."""
+    """Of all steps: the last part, over which the schedules `wsd` and `one_minus_sqrt` fall."""
     beta1: float = 0.9
     beta2: float = 0.95
     adam_eps: float = 1e-8
@@ -126,6 +129,14 @@ class TrainConfig:
 
 
 @dataclass(frozen=True)
+class InitConfig:
+    """What training starts from, which files name by `init.from`: see `trainer.starting`."""
+
+    weights: str = ""
+    """SHA-256 of the file that holds the weights, in hexadecimal; empty where they are drawn by the seed."""
+
+
+@dataclass(frozen=True)
 class JobConfig:
     """One cell at one seed. Made by `job_from_fields`, which fills and checks every field."""
 
@@ -133,9 +144,15 @@ class JobConfig:
     data: DataConfig
     train: TrainConfig
     seed: int
+    init: InitConfig = InitConfig()
 
 
-SECTIONS: dict[str, type] = {"model": ModelConfig, "data": DataConfig, "train": TrainConfig}
+SECTIONS: dict[str, type] = {
+    "model": ModelConfig,
+    "data": DataConfig,
+    "train": TrainConfig,
+    "init": InitConfig,
+}
 
 FIELDS: dict[str, "dataclasses.Field[Any]"] = {
     f"{section}.{f.name}": f for section, kind in SECTIONS.items() for f in fields(kind)
@@ -197,10 +214,12 @@ def fields_of(config: JobConfig) -> dict[str, Any]:
 def effective_fields(config: JobConfig) -> dict[str, Any]:
     """The fields that decide the job's numbers: no mere names, none that its stream or schedule ignores."""
     unread = {f"model.{name}" for name in stream_fields() - stream_reads(config.model.residual)}
-    if config.train.schedule != "wsd":
+    if config.train.schedule not in LATE_FALL:
         unread.add("train.decay_fraction")
     if config.train.schedule == "constant":
         unread.add("train.min_lr_ratio")
+    if not added_parameters(config.model):
+        unread.add("train.routing_lr_ratio")
     model = config.model
     if model.rope_scaling in ("none", "linear"):
         unread.add("model.rope_original_context")

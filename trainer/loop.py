@@ -27,6 +27,7 @@ from headcount.trainer.events import Checkpoint, Evaluation, Event, Progress, Re
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.fitting import check_fit
+from headcount.trainer.initial import load_initial
 from headcount.trainer.job_files.curves import Curves
 from headcount.trainer.job_files.job_folder import JobFolder, State, told_again
 from headcount.trainer.model.transformer import Transformer
@@ -51,6 +52,7 @@ def train(
     folder: Path | None = None,
     execution: Execution = Execution(),  # noqa: B008 (frozen)
     stop: Callable[[], bool] = lambda: False,
+    weights: Path | None = None,
 ) -> Iterator[Event]:
     """Train `config` on `dataset`: `Started`, then what happens as it does, then one `Result`.
 
@@ -61,11 +63,13 @@ def train(
     `stop` is asked between updates: true writes a checkpoint and ends without a result. PyTorch's global
     settings are those of the exact mode only while the generator runs, and the caller's own between events.
 
+    `weights` is the model's file that `config.init.weights` names, where it names one.
+
     Raises `UserError` for a data set, device or checkpoint that does not fit the job, and for a folder that
     cannot be written.
     """
     with exact_mode(execution):
-        attempt = _Attempt(config, dataset, folder, execution)
+        attempt = _Attempt(config, dataset, folder, execution, weights)
     try:
         with exact_mode(execution):
             events = attempt.start()
@@ -86,7 +90,12 @@ class _Attempt:
     """One try at the job. After `step` updates, every evaluation due by then is done."""
 
     def __init__(
-        self, config: JobConfig, dataset: Dataset, folder: Path | None, execution: Execution
+        self,
+        config: JobConfig,
+        dataset: Dataset,
+        folder: Path | None,
+        execution: Execution,
+        weights: Path | None,
     ) -> None:
         check_fit(config, dataset.manifest)
         self.began = time.perf_counter()
@@ -99,9 +108,12 @@ class _Attempt:
         most = batch_windows(config) // gpus
         self.micro_batch = min(execution.micro_batch or micro_batch_rule(config, card, gpus), most)
         self.team = (
-            Team(config, dataset, folder, execution, self.micro_batch, self.device) if gpus > 1 else None
+            Team(config, dataset, folder, execution, self.micro_batch, self.device, weights)
+            if gpus > 1
+            else None
         )
         self.model = Transformer(config.model, config.data.context, config.seed, self.device)
+        load_initial(self.model, config, weights)
         self.model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
         self.updater = updater_for(self.model, config, execution, self.micro_batch)
         decay = config.train.ema_decay

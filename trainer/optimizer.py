@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from headcount.trainer.config import TrainConfig
 from headcount.trainer.model.transformer import Transformer
@@ -15,14 +16,16 @@ def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW
     The parameters are the float32 masters. The learning rate is a tensor, set before each update, so that
     nothing is compiled or captured again for another one.
     """
+    on_gpu = model.embedding.is_cuda
+    dtype = torch.float32 if on_gpu else torch.float64
+    rate = torch.tensor(train.peak_lr, dtype=dtype, device=model.embedding.device)
     undecayed = list(model.stream.undecayed())
     spared = {id(parameter) for parameter in undecayed}
     groups: list[dict[str, Any]] = [{"params": [p for p in model.parameters() if id(p) not in spared]}]
     if undecayed:
         groups.append({"params": undecayed, "weight_decay": 0.0})
-    on_gpu = model.embedding.is_cuda
-    dtype = torch.float32 if on_gpu else torch.float64
-    rate = torch.tensor(train.peak_lr, dtype=dtype, device=model.embedding.device)
+    if train.routing_lr_ratio != 1:
+        groups = _apart(groups, model, train.routing_lr_ratio * rate, train.routing_lr_ratio)
     optimizer = torch.optim.AdamW(
         groups,
         lr=rate,
@@ -36,8 +39,23 @@ def build_optimizer(model: Transformer, train: TrainConfig) -> torch.optim.AdamW
     return optimizer
 
 
+def _apart(
+    groups: list[dict[str, Any]], model: Transformer, rate: Tensor, ratio: float
+) -> list[dict[str, Any]]:
+    """The groups, each with the residual stream's parameters in a group of their own, at `rate`."""
+    own = {id(parameter) for parameter in model.stream.parameters()}
+    found = []
+    for group in groups:
+        others = [p for p in group["params"] if id(p) not in own]
+        routing = [p for p in group["params"] if id(p) in own]
+        found += [{**group, "params": others}] if others else []
+        found += [{**group, "params": routing, "lr": rate, "ratio": ratio}] if routing else []
+    return found
+
+
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    optimizer.param_groups[0]["lr"].fill_(rate)  # the one tensor of all groups
+    for group in optimizer.param_groups:  # several may share a tensor
+        group["lr"].fill_(rate * group.get("ratio", 1.0))
 
 
 def restore_moments(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:

@@ -1,12 +1,13 @@
 """The rules that hold within and between the fields of a job. Imports without torch."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from headcount.trainer.errors import FieldError, nearest
 from headcount.trainer.residuals.registry import stream_misfit, stream_names, stream_reads
-from headcount.trainer.schedule import decay_steps
+from headcount.trainer.schedule import LATE_FALL, decay_steps
 from headcount.trainer.tail import FEWEST, tail_size, tail_start
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
         raise FieldError(f"model.{misfit[0]}", misfit[1])
     _check_divides("data.context", data.context, "train.batch_tokens", train.batch_tokens)
     _check_train(train)
+    if config.init.weights and not re.fullmatch("[0-9a-f]{64}", config.init.weights):
+        raise FieldError("init.weights", f"got {config.init.weights!r}; expected a SHA-256 in hexadecimal")
 
 
 def _check_attention(model: "ModelConfig") -> None:
@@ -67,7 +70,7 @@ def _check_train(train: "TrainConfig") -> None:
         raise FieldError(
             "train.decay_fraction", f"got {train.decay_fraction}; expected more than 0 and at most 1"
         )
-    if train.schedule == "wsd" and decay_steps(train) > (most := train.steps - train.warmup_steps):
+    if train.schedule in LATE_FALL and decay_steps(train) > (most := train.steps - train.warmup_steps):
         raise FieldError(
             "train.decay_fraction",
             f"got {train.decay_fraction}, which reaches into the warm-up; expected at most "
@@ -109,7 +112,7 @@ _SMALLEST: dict[str, float] = {
     "model.vocab_size": 2,
     "model.loops": 1,
     "model.head_width": 0,
-    **dict.fromkeys(("train.clip_norm", "train.z_loss", "train.ema_decay"), 0),
+    **dict.fromkeys(("train.clip_norm", "train.z_loss", "train.ema_decay", "train.routing_lr_ratio"), 0),
     "model.logit_scale": 0,
 }
 

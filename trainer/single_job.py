@@ -14,6 +14,7 @@ from pathlib import Path
 from headcount.trainer.config import SECTIONS
 from headcount.trainer.errors import UserError, nearest
 from headcount.trainer.execution import Execution
+from headcount.trainer.starting import started_from
 from headcount.trainer.terminal import run_job
 
 Fields = dict[str, object]
@@ -78,6 +79,7 @@ def main(
         if number is not None and not number >= least:
             raise UserError(f"{option}: got {number}; expected {least} or more")
     fields, seed = read(given.job)
+    fields, weights = started_from(fields, given.job.parent)
     execution = Execution(
         device=given.device,
         threads=given.threads,
@@ -90,7 +92,7 @@ def main(
     if folder == given.job:
         raise UserError(f"{given.job} has no suffix to leave out for the folder's name; say --folder")
     home = given.home or Path(os.environ.get("HEADCOUNT_HOME") or "~/.headcount")
-    return run_job(fields, seed, folder.absolute(), home.expanduser().absolute(), execution, _say)
+    return run_job(fields, seed, folder.absolute(), home.expanduser().absolute(), execution, _say, weights)
 
 
 def _say(line: str) -> None:

@@ -23,12 +23,19 @@ Print = Callable[[str], object]
 
 
 def run_job(
-    fields: Mapping[str, object], seed: int, folder: Path, home: Path, execution: Execution, tell: Print
+    fields: Mapping[str, object],
+    seed: int,
+    folder: Path,
+    home: Path,
+    execution: Execution,
+    tell: Print,
+    weights: Path | None = None,
 ) -> int:
     """Train the job to its end, or until Ctrl-C or SIGTERM, and go on from what `folder` holds.
 
-    `fields`: as `job_from_fields` takes them; the vocabulary is the data's where they leave it out. Returns
-    the exit code. Raises `UserError` for what the user can mend.
+    `fields`: as `job_from_fields` takes them; the vocabulary is the data's where they leave it out.
+    `weights`: the file that they start from, if any. Returns the exit code. Raises `UserError` for what the
+    user can mend.
     """
     from headcount.trainer.loop import train
 
@@ -48,7 +55,8 @@ def run_job(
     printer = _Printer(config, tell)
     dataset = open_dataset(manifest.fingerprint, home)
     with _stopped_by_signals() as stop:
-        for last in train(config, dataset, folder=folder, execution=execution, stop=stop):
+        events = train(config, dataset, folder=folder, execution=execution, stop=stop, weights=weights)
+        for last in events:
             printer.show(last)
     if not isinstance(last, Result):
         tell(f"stopped; the same command goes on from {folder}")

@@ -9,6 +9,7 @@ from sqlalchemy import Float, case, cast, func, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import find_sweep
+from headcount.orchestrator.following.instruments import instruments_of
 from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.store.limits import nothing_begins
 from headcount.orchestrator.store.models import (
@@ -77,6 +78,8 @@ class SweepView(SweepSummary):
     """How far that is and what it found, a line each; none of a plain grid."""
     pruned: int
     """Cancelled jobs of cells that a search gave up."""
+    instruments: dict[str, dict[str, int]]
+    """Number of probes and downstream evaluations by kind and state; they are not among the jobs."""
     held_back: str | None
     """Why none of its waiting jobs begins, such as a budget that is used up; none where some may."""
 
@@ -141,6 +144,7 @@ def sweep_view(session: Session, name: str) -> SweepView:
         growing=sweep.growth in ("growing", "held"),
         growth=tuple(growth_words(session, sweep)),
         pruned=_pruned(session, sweep.id) if sweep.growth else 0,
+        instruments={kind: dict(states) for kind, states in instruments_of(session, sweep.id).states.items()},
         held_back=nothing_begins(session, sweep, *_waiting_and_running(counts)),
     )
 

@@ -1,12 +1,13 @@
 """What the commands show of sweeps and jobs: plain values, read from the store."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.following.instruments import Instruments, instruments_of
 from headcount.orchestrator.store.models import (
     SETTLED_STATES,
     Attempt,
@@ -47,6 +48,8 @@ class SweepState:
     """Whether jobs wait that start only when the sweep is resumed."""
     growing: bool = False
     """Whether the scheduler will still add cells or seeds, or will after a pause."""
+    instruments: Instruments = field(default_factory=Instruments)
+    """Beside the jobs, and not counted among them; those that wait are among `waiting`."""
 
     @property
     def jobs(self) -> int:
@@ -59,7 +62,8 @@ class SweepState:
         counts = ", ".join(f"{self.states[state]} {state}" for state in order if state in self.states)
         if self.growing:
             counts = f"{counts or '0 queued'}, more to come"
-        return f"{counts} (paused)" if self.paused else counts
+        words = f"{counts} (paused)" if self.paused else counts
+        return f"{words}; {self.instruments.words}" if self.instruments.words else words
 
 
 @dataclass(frozen=True)
@@ -120,13 +124,15 @@ def sweep_state(session: Session, sweep: Sweep) -> SweepState:
         .join(Job, Job.id == SweepJob.job_id)
         .where(SweepJob.sweep_id == sweep.id, SweepJob.wanted, SweepJob.paused, Job.state == "queued")
     )
+    instruments = instruments_of(session, sweep.id)
     return SweepState(
         name=sweep.name,
         states=states,
-        waiting=session.scalar(waiting) or 0,
+        waiting=(session.scalar(waiting) or 0) + instruments.waiting,
         running=tuple(_running(session, sweep) if states else ()),
-        paused=session.scalar(paused.limit(1)) is not None or sweep.growth == "held",
+        paused=session.scalar(paused.limit(1)) is not None or sweep.growth == "held" or instruments.paused,
         growing=sweep.growth in ("growing", "held"),
+        instruments=instruments,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from headcount.orchestrator.following.instruments import failed_instruments
 from headcount.orchestrator.following.live import Picture, cell_words
 from headcount.orchestrator.following.overview import SweepState, find_sweep, job_lines, sweep_state
 from headcount.orchestrator.following.time_to_go import TimeToGo, time_to_go
@@ -14,6 +15,7 @@ from headcount.orchestrator.scheduling.lease import current_holder
 from headcount.orchestrator.search.telling import growth_words
 from headcount.orchestrator.store import Store, StoreUnavailable
 from headcount.orchestrator.store.limits import nothing_begins
+from headcount.orchestrator.store.models import SETTLED_STATES
 from headcount.orchestrator.submitting.service import Service, Unreachable
 from headcount.sweeps.rendering import duration
 
@@ -98,14 +100,20 @@ def watch_service(name: str, service: Service, console: Console) -> int:
         if (words := _words(sweep)) != line:
             console.print(words, highlight=False, markup=False)
             line = words
-        is_over = sweep.get("settled") == sweep.get("jobs") and not sweep.get("growing")
+        measured = [count for states in sweep.get("instruments", {}).values() for count in states.items()]
+        is_over = (
+            sweep.get("settled") == sweep.get("jobs")
+            and not sweep.get("growing")
+            and all(state in SETTLED_STATES for state, _ in measured)
+        )
         if is_over or sweep.get("held_back"):
             for line in sweep.get("growth") or ():
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
             if held := sweep.get("held_back"):
                 console.print(f"No more is begun: {held}", highlight=False, markup=False, soft_wrap=True)
             finished = sweep.get("states", {}).get("finished", 0) + sweep.get("pruned", 0)
-            return 0 if is_over and finished == sweep.get("jobs") else 3
+            failed = any(state == "failed" for state, _ in measured)
+            return 0 if is_over and finished == sweep.get("jobs") and not failed else 3
         time.sleep(ASK_SECONDS)
 
 
@@ -122,6 +130,7 @@ def conclude(store: Store, name: str, console: Console, seconds: float, held_bac
         state = sweep_state(session, sweep)
         lines = [line for line in job_lines(session, sweep) if line.state != "finished" and not line.pruned]
         found = list(growth_words(session, sweep))
+        failed = failed_instruments(session, sweep.id)
         is_whole = sweep.growth not in ("growing", "held", "stopped")
     console.print(f"{name}: {state.words}, in {duration(seconds)}", highlight=False, soft_wrap=True)
     if held_back:
@@ -138,8 +147,16 @@ def conclude(store: Store, name: str, console: Console, seconds: float, held_bac
             markup=False,
             soft_wrap=True,
         )
+    for instrument in failed[:MOST_PROBLEMS]:
+        which = f"{instrument.id[:8]} {instrument.kind} of {instrument.parent_id[:8]}"
+        console.print(
+            f"  failed {which}: {instrument.message}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
     if len(problems) > MOST_PROBLEMS:
         console.print(f"  and {len(problems) - MOST_PROBLEMS} more: headcount jobs {name}", highlight=False)
-    if any(line.state == "failed" for line in problems):
+    if failed or any(line.state == "failed" for line in problems):
         console.print("How its attempts ended: headcount why JOB", highlight=False)
-    return 3 if lines or not is_whole else 0
+    return 3 if lines or failed or not is_whole else 0

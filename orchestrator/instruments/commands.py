@@ -42,30 +42,38 @@ def probe(
     """Show what a trained model reads of its depth, and whether slices of the width disagree about it.
 
     JOB is the beginning of a finished job's id, FILE a model.safetensors or its folder. The text is that of
-    the job's own validation, which lies in the Headcount home.
+    the job's own validation, which lies in the Headcount home. What is found of a JOB is stored, as a sweep's
+    `probe` would store it.
     """
     import torch
 
     from headcount.orchestrator.artifacts.datasets import dataset_of
+    from headcount.orchestrator.instruments.keeping import keep
     from headcount.orchestrator.instruments.models import find_model
     from headcount.orchestrator.instruments.showing import show_probe
     from headcount.orchestrator.settings import load_settings
-    from headcount.trainer import probe as probing
+    from headcount.sweeps.file.instruments import ProbeAsked
+    from headcount.sweeps.planning.instruments import FILES, probe_settings
     from headcount.trainer.job_files.files import whole_file
-    from headcount.trainer.job_files.model_file import job_of, load_model
+    from headcount.trainer.job_files.model_header import read_metadata
+    from headcount.trainer.probe.figures import Settings
+    from headcount.trainer.probe.running import probe_file
 
     settings = load_settings()
     file = find_model(model, settings)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded, metadata = load_model(file, device)
-    dataset = dataset_of(metadata["headcount.fingerprint"], settings)
-    text = torch.from_numpy(dataset.validation(windows, job_of(metadata).data.context)).to(device)
-    figures = probing.probe(loaded, text, probing.Settings(windows, slices, draws, seed))
+    dataset = dataset_of(read_metadata(file)["headcount.fingerprint"], settings)
+    figures = probe_file(file, dataset, Settings(windows, slices, draws, seed), device)
     show_probe(figures)
+    asked = probe_settings(ProbeAsked(windows, slices, draws, seed))
+    record = figures.to_record()
+    kept = keep(model, settings, "probe", asked, figures.measurements(), record, FILES["probe"])
+    if kept is not None:
+        click.echo(kept)
     if out is not None:
         with whole_file(out) as written:
-            written.write(json.dumps(figures.to_record(), indent=1).encode())
+            written.write(json.dumps(record, indent=1).encode())
 
 
 @click.command()
@@ -146,33 +154,45 @@ def evaluate(
     """Score a trained model on downstream tasks, by EleutherAI's lm-eval.
 
     JOB is the beginning of a finished job's id, FILE a model.safetensors or its folder. A task reads its data
-    from files or from the network, as its YAML file says.
+    from files or from the network, as its YAML file says. What is found of a JOB is stored, as a sweep's
+    `evaluate` would store it.
     """
     import torch
 
     from headcount.orchestrator.instruments.downstream import differences, evaluate_model
+    from headcount.orchestrator.instruments.keeping import keep
     from headcount.orchestrator.instruments.showing import show_differences, show_downstream
     from headcount.orchestrator.settings import load_settings
+    from headcount.sweeps.file.instruments import EvaluateAsked
+    from headcount.sweeps.planning.instruments import FILES, evaluate_settings
     from headcount.trainer.job_files.files import whole_file
 
+    settings = load_settings()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     names = [name.strip() for name in tasks.split(",") if name.strip()]
+    models = [model] if against is None else [model, against]
     outcomes = [
         evaluate_model(
             name,
-            load_settings(),
+            settings,
             names,
             include=include,
             limit=limit,
             tokenizer=tokenizer,
             device=device,
         )
-        for name in ([model] if against is None else [model, against])
+        for name in models
     ]
+    given = EvaluateAsked(tuple(names), str(include) if include else None, limit, tokenizer)
+    asked = evaluate_settings(given)
     record = {"tasks": names, "limit": limit, **outcomes[0].to_record()}
-    for outcome in outcomes:
+    for name, outcome in zip(models, outcomes, strict=True):
         show_downstream(outcome)
+        figures, content = outcome.measurements(), outcome.to_record()
+        kept = keep(name, settings, "evaluate", asked, figures, content, FILES["evaluate"])
+        if kept is not None:
+            click.echo(kept)
     if against is not None:
         found = differences(*outcomes)
         show_differences(found)

@@ -30,9 +30,14 @@ def evaluate_model(
 
     Raises `UserError` as `find_model`, `tokenizer_of` and `run_tasks` do.
     """
-    model, metadata = load_model(find_model(name, settings), device)
-    words = tokenizer_of(metadata["headcount.fingerprint"], settings.home, tokenizer)
-    return run_tasks(DownstreamModel(model, words), tasks, include=include, limit=limit)
+    model = open_model(find_model(name, settings), settings.home, tokenizer, device)
+    return run_tasks(model, tasks, include=include, limit=limit)
+
+
+def open_model(file: Path, home: Path, tokenizer: str | None, device: str) -> DownstreamModel:
+    """The model in `file` as lm-eval asks it. Raises `UserError` as `load_model` and `tokenizer_of` do."""
+    model, metadata = load_model(file, device)
+    return DownstreamModel(model, tokenizer_of(metadata["headcount.fingerprint"], home, tokenizer))
 
 
 def differences(first: Downstream, second: Downstream) -> dict[tuple[str, str], ItemDifference]:

@@ -20,13 +20,8 @@ def find_model(name: str, settings: Settings) -> Path:
 
     Raises `UserError` where there is none, or where it is not the one that the store knows.
     """
-    path = Path(name).expanduser()
-    if path.is_dir():
-        path = path / MODEL_FILE
-    if path.is_file():
+    if (path := _named_file(name)) is not None:
         return path
-    if path.suffix or len(path.parts) > 1:
-        raise UserError(f"no file {path}; name a model.safetensors, its folder, or a job's id")
     with open_store(settings).read() as session:
         job = find_job(session, name)
         kept = session.execute(
@@ -42,3 +37,22 @@ def find_model(name: str, settings: Settings) -> Path:
     if not has_hash(file, digest):
         raise UserError(f"the model of job {short}, {file}, is missing or damaged")
     return file
+
+
+def job_named(name: str, settings: Settings) -> str | None:
+    """The id of the job that `name` means; None where it means a file. Raises `UserError`."""
+    if _named_file(name) is not None:
+        return None
+    with open_store(settings).read() as session:
+        return find_job(session, name).id
+
+
+def _named_file(name: str) -> Path | None:
+    path = Path(name).expanduser()
+    if path.is_dir():
+        path = path / MODEL_FILE
+    if path.is_file():
+        return path
+    if path.suffix or len(path.parts) > 1:
+        raise UserError(f"no file {path}; name a model.safetensors, its folder, or a job's id")
+    return None

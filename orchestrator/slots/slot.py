@@ -22,13 +22,14 @@ from headcount.orchestrator.artifacts.attempts import clear_before, take_over
 from headcount.orchestrator.artifacts.copies import JobCopies
 from headcount.orchestrator.artifacts.datasets import fetch_dataset
 from headcount.orchestrator.artifacts.sending import Unsent
+from headcount.orchestrator.artifacts.weights import find_weights
 from headcount.orchestrator.cluster.local_ray import hold
 from headcount.orchestrator.slots.output import CappedOutput
 from headcount.orchestrator.store.memory import RESERVED
 from headcount.orchestrator.store.recording import Record
 from headcount.orchestrator.store.transitions import Work, attempt_folder, job_folder
 from headcount.trainer.config import NUMERICS, job_from_fields
-from headcount.trainer.data import open_dataset
+from headcount.trainer.data import Dataset, open_dataset
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import Result, to_record
 from headcount.trainer.execution import Execution
@@ -179,6 +180,8 @@ class Slot:
             dataset = open_dataset(work.fingerprint, self._home)
         except UserError as error:
             return _cause(error, "data_differs"), str(error)
+        if work.kind != "train":
+            return self._measure(work, dataset, result)
         job = self._artifacts / job_folder(work.job_id)
         folder = self._artifacts / attempt_folder(work.job_id, work.number)
         try:
@@ -188,7 +191,15 @@ class Slot:
                 take_over(job, work.number)
             config = job_from_fields(work.config, work.seed)
             execution = Execution(micro_batch=work.micro_batch, gpus=self._gpus)
-            events = train(config, dataset, folder=folder, execution=execution, stop=self._is_stopping)
+            weights = config.init.weights
+            events = train(
+                config,
+                dataset,
+                folder=folder,
+                execution=execution,
+                stop=self._is_stopping,
+                weights=find_weights(weights, self._artifacts, self._remote) if weights else None,
+            )
             for event in copies.sent(events) if copies else events:
                 if isinstance(event, Unsent):
                     self._tell({"kind": "unsent", "step": event.step, "message": event.message})
@@ -206,6 +217,22 @@ class Slot:
             return _cause(error), _explain(error)
         assert self._stop_cause is not None
         return self._stop_cause, None
+
+    def _measure(self, work: Work, dataset: Dataset, result: list[Record]) -> tuple[str, str | None]:
+        """As `_train`, of an instrument; it cannot be stopped half-way, and begins anew elsewhere."""
+        from headcount.orchestrator.slots.instruments import measure
+
+        try:
+            for record in measure(work, dataset, self._home, self._artifacts, self._remote):
+                if record["kind"] == "result":
+                    result.append(record)
+                    return record["outcome"], None
+                self._tell(record)
+        except ArtifactsUnavailable as error:
+            return self._stop_cause or _cause(error), str(error)
+        except Exception as error:
+            return _cause(error), _explain(error)
+        raise AssertionError("an instrument ends with its result")
 
     def _watch(self) -> None:
         """Bound the output, and leave when told to, or when nobody reads."""

@@ -44,7 +44,9 @@ def tell_sweeps_of(session: Session, job_id: str, kind: str, details: Sequence[d
 
 
 _SWEEP_JOB: Any = SweepJob.__table__
-_SWEEPS_OF = select(_SWEEP_JOB.c.sweep_id).where(_SWEEP_JOB.c.job_id == bindparam("of_job"))
+_PARENT_OF = select(Job.parent_id).where(Job.id == bindparam("of_job")).scalar_subquery()
+_SWEEPS_OF = select(_SWEEP_JOB.c.sweep_id).where(_SWEEP_JOB.c.job_id.in_([bindparam("of_job"), _PARENT_OF]))
+"""An instrument shows in every sweep that has its parent."""
 _TELL = insert(cast(Table, Event.__table__))
 
 

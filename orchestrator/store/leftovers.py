@@ -87,7 +87,8 @@ def forget_jobs(session: Session, job_ids: Collection[str], before: datetime, *,
 
 
 def _unclaimed(before: datetime) -> Select[Any]:
-    claimed = exists().where(or_(SweepJob.job_id == Job.id, SweepJob.control_job_id == Job.id))
+    claims = (SweepJob.job_id == Job.id, SweepJob.control_job_id == Job.id, SweepJob.job_id == Job.parent_id)
+    claimed = exists().where(or_(*claims))
     child = aliased(Job)
     return (
         select(Job.id)

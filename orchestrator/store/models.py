@@ -11,6 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from headcount.orchestrator.store.columns import Base as Base
 from headcount.orchestrator.store.columns import one_of
+from headcount.orchestrator.store.instrument_models import SweepInstrument as SweepInstrument
 from headcount.orchestrator.store.service_models import Answer as Answer
 from headcount.orchestrator.store.service_models import Login as Login
 from headcount.orchestrator.store.service_models import Token as Token

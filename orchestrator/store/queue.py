@@ -5,13 +5,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal, or_, select
+from sqlalchemy.orm import Session, aliased
 
 from headcount.orchestrator.scheduling.turns import Lane, Need, Turn, Waiting, arrange
+from headcount.orchestrator.store.instrument_models import SweepInstrument
 from headcount.orchestrator.store.limits import allowances, flops_left
 from headcount.orchestrator.store.memory import memory_kind
-from headcount.orchestrator.store.models import Attempt, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Artifact, Attempt, Event, Job, Sweep, SweepJob
 
 ALONE = 1.0
 """The share of a job that ran out of a card's memory before."""
@@ -95,19 +96,21 @@ class Queue:
                 *(SweepJob.sweep_id, SweepJob.priority, SweepJob.position, Job.id, Job.micro_batch),
                 _ran_out_of_memory(),
                 flops_left() if limited else literal(0.0),
+                Job.kind,
             )
-            .join(Job, Job.id == SweepJob.job_id)
-            .where(Job.state == "queued", Job.kind != "external", SweepJob.wanted, ~SweepJob.paused)
+            .where(Job.state == "queued", ~SweepJob.paused)
+            .order_by(SweepJob.position)
         )
         if job_ids is not None:
             query = query.where(Job.id.in_(job_ids))
-        found = session.execute(query.order_by(SweepJob.position)).all()
+        trained = query.join(Job, Job.id == SweepJob.job_id).where(Job.kind == "train", SweepJob.wanted)
+        found = [*session.execute(trained), *session.execute(_instruments(query))]
         self._learn_kinds(session, {row[3] for row in found if sweeps[row[0]].gpu_share is None})
         wanted: dict[str, list[int]] = defaultdict(list)
-        for sweep_id, priority, position, job_id, micro_batch, alone, flops in found:
+        for sweep_id, priority, position, job_id, micro_batch, alone, flops, kind in found:
             sweep = sweeps[sweep_id]
             need = Need(
-                sweep.gpus_per_job,
+                sweep.gpus_per_job if kind == "train" else 1,
                 ALONE
                 if micro_batch is not None or sweep.gpus_per_job > 1 or not self._by_memory
                 else sweep.gpu_share,
@@ -133,6 +136,21 @@ class Queue:
             self._kinds[job_id] = memory_kind(config)
 
 
+def _instruments(query: Select[Any]) -> Select[Any]:
+    """Instruments whose parent has left a model, at their parent's place in the sweep."""
+    parent = aliased(Job)
+    has_model = exists().where(Artifact.job_id == parent.id, Artifact.kind == "model")
+    return (
+        query.join(parent, parent.id == SweepJob.job_id)
+        .join(Job, Job.parent_id == parent.id)
+        .join(
+            SweepInstrument,
+            (SweepInstrument.job_id == Job.id) & (SweepInstrument.sweep_id == SweepJob.sweep_id),
+        )
+        .where(parent.state == "finished", SweepInstrument.wanted, has_model)
+    )
+
+
 def _ran_out_of_memory() -> ColumnElement[bool]:
     """Whether a job's node ran out of memory before, since it was wished for last."""
     return exists().where(
@@ -143,7 +161,8 @@ def _ran_out_of_memory() -> ColumnElement[bool]:
 _EVENT: Any = Event.__table__
 _NEWEST = select(func.max(_EVENT.c.id))
 _NEWS = select(_EVENT.c.job_id).where(
-    _EVENT.c.id > bindparam("after"), or_(_EVENT.c.job_id.is_(None), _EVENT.c.kind == "requeued")
+    _EVENT.c.id > bindparam("after"),
+    or_(_EVENT.c.job_id.is_(None), _EVENT.c.kind.in_(("requeued", "ready"))),
 )
 
 
@@ -156,16 +175,20 @@ def next_jobs(session: Session, limit: int) -> list[str]:
 
 def _loads(session: Session) -> dict[str, float]:
     """What each owner has at work, in slots."""
-    query = (
-        select(Sweep.owner, func.sum(func.coalesce(Attempt.share, 1.0)))
-        .select_from(Job)
-        .join(SweepJob, SweepJob.job_id == Job.id)
-        .join(Sweep, Sweep.id == SweepJob.sweep_id)
-        .join(Attempt, (Attempt.job_id == Job.id) & Attempt.ended.is_(None))
-        .where(Job.state.in_(("running", "cancelling")), SweepJob.wanted)
-        .group_by(Sweep.owner)
-    )
-    return dict(session.execute(query).all())
+    loads: dict[str, float] = defaultdict(float)
+    for wish in (SweepJob, SweepInstrument):
+        query = (
+            select(Sweep.owner, func.sum(func.coalesce(Attempt.share, 1.0)))
+            .select_from(Job)
+            .join(wish, wish.job_id == Job.id)
+            .join(Sweep, Sweep.id == wish.sweep_id)
+            .join(Attempt, (Attempt.job_id == Job.id) & Attempt.ended.is_(None))
+            .where(Job.state.in_(("running", "cancelling")), wish.wanted)
+            .group_by(Sweep.owner)
+        )
+        for owner, load in session.execute(query):
+            loads[owner] += load
+    return loads
 
 
 def _rooms(session: Session) -> dict[int, int]:
@@ -173,12 +196,15 @@ def _rooms(session: Session) -> dict[int, int]:
     limits = session.execute(select(Sweep.id, Sweep.max_parallel).where(Sweep.max_parallel.is_not(None)))
     rooms = {}
     for sweep_id, limit in limits:
-        running = (
-            select(func.count())
-            .select_from(SweepJob)
-            .join(Job, Job.id == SweepJob.job_id)
-            .where(SweepJob.sweep_id == sweep_id, SweepJob.wanted)
-            .where(Job.state.in_(("running", "cancelling")))
-        )
-        rooms[sweep_id] = (limit or 0) - (session.scalar(running) or 0)
+        running = 0
+        for wish in (SweepJob, SweepInstrument):
+            of_sweep = (
+                select(func.count())
+                .select_from(wish)
+                .join(Job, Job.id == wish.job_id)
+                .where(wish.sweep_id == sweep_id, wish.wanted)
+                .where(Job.state.in_(("running", "cancelling")))
+            )
+            running += session.scalar(of_sweep) or 0
+        rooms[sweep_id] = (limit or 0) - running
     return rooms

@@ -244,7 +244,9 @@ def _settle(session: Session, job: Job, attempt: Attempt, record: Record) -> Non
     rows = [{"job_id": job.id, "name": name, "value": _finite(value)} for name, value in values.items()]
     if rows:
         session.connection().execute(insert(cast(Table, Measurement.__table__)), rows)
-    if record["outcome"] == "finished":
+    if job.kind != "train":
+        touch_sweeps_of(session, [job.id])
+    elif record["outcome"] == "finished":
         report(session, job)
     else:
         job.diverged_step = record["step"]

@@ -9,6 +9,8 @@ from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.growth import change_growth
+from headcount.orchestrator.store.instrument_models import SweepInstrument
+from headcount.orchestrator.store.instruments import want_instruments
 from headcount.orchestrator.store.journal import announce_sweep, record
 from headcount.orchestrator.store.models import Job, Sweep, SweepJob, Trial
 from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
@@ -46,6 +48,9 @@ def retry(session: Session, sweep_id: int, *, by: str) -> int:
             .values(wanted=True),
             execution_options={"synchronize_session": False},
         )
+    instruments = select(SweepInstrument.job_id).join(Job, Job.id == SweepInstrument.job_id)
+    instruments = instruments.where(SweepInstrument.sweep_id == sweep_id, Job.state == "failed")
+    job_ids += session.scalars(instruments)
     requeue(session, job_ids)
     if job_ids:
         change_growth(session, sweep_id, ("over", "stopped", "cancelled"), "growing")
@@ -64,6 +69,7 @@ def delete_sweep(session: Session, sweep_id: int, *, by: str) -> int:
     sweep = session.get_one(Sweep, sweep_id)
     job_ids = list(session.scalars(select(SweepJob.job_id).where(SweepJob.sweep_id == sweep_id)))
     drop_wishes(session, sweep_id, job_ids)
+    want_instruments(session, sweep_id, ())
     # before the sweep's own events go: SQLite gives the id of a deleted last row again
     record(session, "deleted", by=by, sweep=sweep.name, owner=sweep.owner, jobs=len(job_ids))
     session.execute(

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.difference import sweep_values
 from headcount.orchestrator.store.growth import drop_trials_that_do_not_fit
+from headcount.orchestrator.store.instruments import add_instruments, want_instruments
 from headcount.orchestrator.store.journal import announce_sweep, now
 from headcount.orchestrator.store.models import Cell, Dataset, Job, Sweep, SweepJob
 from headcount.orchestrator.store.tails import report_over
@@ -71,6 +72,7 @@ def submit(session: Session, plan: "Plan", owner: str, stop_at: datetime | None 
         added_cells=added,
         removed_cells=len(removed),
     )
+    changed |= want_instruments(session, sweep.id, plan.instruments)
     changed |= _begin_growing(session, sweep, plan, bool(changed or new or gone or requeued))
     if changed or kept_changed or new or gone or requeued or added or removed:
         announce_sweep(session, sweep.id, "submitted", by=owner, **_counts(submission))
@@ -92,6 +94,7 @@ def extend(session: Session, sweep: Sweep, plan: "Plan") -> dict[int, int]:
     moved = [replace(job, position=last + 1 + place) for place, job in enumerate(lacking)]
     _wish(session, sweep, replace(plan, jobs=tuple(moved)), cell_ids, held)
     requeue(session, [j for j, state in states.items() if state in ("failed", "cancelled")])
+    add_instruments(session, sweep.id, plan.instruments)
     axes = plain(plan.axes)
     if lacking or sweep.axes != axes:
         sweep.axes = axes

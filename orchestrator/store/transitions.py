@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import announce_job, now
 from headcount.orchestrator.store.models import Artifact, Attempt, Job, Sweep, SweepJob
-from headcount.orchestrator.store.wishes import withdraw
+from headcount.orchestrator.store.wishes import cancel_children, is_wanted, withdraw
 from headcount.trainer.config import JobConfig, job_from_fields
 from headcount.trainer.execution import micro_batch_rule
 
@@ -37,6 +37,9 @@ class Work:
     """Artifact key of the attempt's output."""
     micro_batch: int | None = None
     """Windows of one pass; by the trainer's rule where not given."""
+    kind: str = "train"
+    model: tuple[str, str] | None = None
+    """Of an instrument: the artifact key of its parent's model, and the file's SHA-256."""
 
 
 def job_folder(job_id: str) -> str:
@@ -76,7 +79,7 @@ def dispatch(
     key = connection.execute(insert(_ATTEMPT), values).inserted_primary_key
     assert key is not None
     announce_job(session, job_id, "dispatched", attempt=number, slot=slot)
-    return _work(job, key[0], number, log)
+    return _work(session, job, key[0], number, log)
 
 
 _JOB: Any = Job.__table__
@@ -88,7 +91,8 @@ _TAKE = (
 )
 _NEWEST = select(func.max(_ATTEMPT.c.number)).where(_ATTEMPT.c.job_id == bindparam("of_job"))
 _TAKEN = select(
-    *(_JOB.c.id, _JOB.c.config, _JOB.c.seed, _JOB.c.fingerprint, _JOB.c.micro_batch),
+    *(_JOB.c.id, _JOB.c.kind, _JOB.c.parent_id, _JOB.c.config, _JOB.c.seed, _JOB.c.fingerprint),
+    _JOB.c.micro_batch,
     _NEWEST.scalar_subquery().label("newest"),
 ).where(_JOB.c.id == bindparam("of_job"))
 
@@ -96,12 +100,30 @@ _TAKEN = select(
 def work_of(session: Session, attempt: Attempt) -> Work:
     """What the slot of an open attempt runs."""
     assert attempt.log is not None
-    return _work(session.get_one(Job, attempt.job_id), attempt.id, attempt.number, attempt.log)
+    return _work(session, session.get_one(Job, attempt.job_id), attempt.id, attempt.number, attempt.log)
 
 
-def _work(job: Any, attempt_id: int, number: int, log: str) -> Work:
+def _work(session: Session, job: Any, attempt_id: int, number: int, log: str) -> Work:
     config = {name: value for name, value in job.config.items() if name != "seed"}
-    return Work(attempt_id, job.id, number, config, job.seed, job.fingerprint, log, job.micro_batch)
+    model = None
+    if job.kind != "train":
+        of_parent = select(Artifact.key, Artifact.sha256).where(
+            Artifact.job_id == job.parent_id, Artifact.kind == "model"
+        )
+        found = session.execute(of_parent).one_or_none()
+        model = (found.key, found.sha256) if found else None
+    return Work(
+        attempt_id,
+        job.id,
+        number,
+        config,
+        job.seed,
+        job.fingerprint,
+        log,
+        job.micro_batch,
+        kind=job.kind,
+        model=model,
+    )
 
 
 def open_attempts(session: Session) -> list[Attempt]:
@@ -126,16 +148,27 @@ def end_attempt(session: Session, attempt: Attempt, cause: str, message: str | N
     session.flush()
     kind = "requeued" if job.state == "queued" else "settled"
     announce_job(session, job.id, kind, state=job.state, cause=cause, attempt=attempt.number)
+    if job.kind == "train" and job.state != "queued":
+        _settle_instruments(session, job)
     if job.state == "failed":
         _stop_sweeps(session, job.id)
+
+
+def _settle_instruments(session: Session, job: Job) -> None:
+    """Those that wait for the model of a job that has ended may begin now, or never."""
+    if job.state != "finished":
+        cancel_children(session, [job.id])
+        return
+    waiting = select(Job.id).where(Job.parent_id == job.id, Job.state == "queued").order_by(Job.id)
+    for child in session.scalars(waiting).all():
+        announce_job(session, child, "ready")
 
 
 def _state_after(session: Session, job: Job, attempt: Attempt, cause: str) -> str:
     if cause in ("finished", "diverged"):
         return cause
     if cause == "cancelled" or (job.state == "cancelling" and cause in INFRASTRUCTURE):
-        wanted = select(SweepJob.job_id).where(SweepJob.job_id == job.id, SweepJob.wanted).limit(1)
-        return "queued" if session.scalar(wanted) else "cancelled"
+        return "queued" if session.scalar(select(is_wanted()).where(Job.id == job.id)) else "cancelled"
     if cause == "gpu_memory" and job.micro_batch is None:
         return _with_less_memory(job, attempt)
     if cause not in INFRASTRUCTURE:
@@ -150,8 +183,11 @@ def _state_after(session: Session, job: Job, attempt: Attempt, cause: str) -> st
 
 def _with_less_memory(job: Job, attempt: Attempt) -> str:
     """Once, a job that ran out of a card's memory is tried alone on one, with half as many windows a pass."""
-    before = (attempt.environment or {}).get("micro_batch") or micro_batch_rule(_config(job))
     shared = attempt.share is not None and attempt.share < 1
+    if job.kind != "train":
+        job.micro_batch = 1 if shared else None  # it has none; any value asks for a card of its own
+        return "queued" if shared else "failed"
+    before = (attempt.environment or {}).get("micro_batch") or micro_batch_rule(_config(job))
     if before == 1 and not shared:
         return "failed"
     job.micro_batch = max(1, before // 2)

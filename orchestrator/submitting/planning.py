@@ -12,6 +12,7 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, Submission
 from headcount.orchestrator.store.difference import Difference
 from headcount.orchestrator.store.growth import growth_of
+from headcount.orchestrator.submitting.starting import start_for_all
 from headcount.sweeps.file.spec import SweepSpec, load_spec, parse_spec
 from headcount.sweeps.planning.plan import Plan, plan
 from headcount.sweeps.rendering import counted
@@ -48,6 +49,7 @@ def is_file(file_or_name: str) -> bool:
 
 def make_plan(spec: SweepSpec, settings: Settings, store: Store) -> Plan:
     """The plan of a sweep with what the store has of its growth, its text prepared for the nodes."""
+    spec = start_for_all(spec, settings)
     with store.read() as session:
         growth = growth_of(session, spec)
     return plan(spec, lambda data: prepare_for_all(text_of(data, spec.folder), settings), growth)

@@ -8,6 +8,10 @@ from headcount.trainer.config import FIELDS, SECTIONS, FieldError, check_field
 from headcount.trainer.errors import nearest
 from headcount.trainer.residuals.registry import stream_names
 from headcount.trainer.scales import SCALES
+from headcount.trainer.starting import INIT_FROM
+
+_WRITTEN = (*(name for name in FIELDS if name != "init.weights"), INIT_FROM)
+"""Fields as a file gives them."""
 
 
 def dotted(node: Node) -> dict[str, Node]:
@@ -24,8 +28,8 @@ def dotted(node: Node) -> dict[str, Node]:
                 raise value.error(f"given twice; first on line {found[name].line}")
             if name == "seed":
                 raise value.error("seeds are listed at the top, as in 'seeds: [0, 1, 2]'")
-            if name not in FIELDS:
-                valid = SECTIONS if isinstance(value.value, dict) else FIELDS
+            if name not in _WRITTEN:
+                valid = SECTIONS if isinstance(value.value, dict) else _WRITTEN
                 raise value.error(f"unknown field; {nearest(name, valid)}")
             found[name] = value
     return found
@@ -35,6 +39,8 @@ def field_value(name: str, node: Node) -> Any:
     """The value of a job's field, with the rules that a single value can be held against."""
     if node.value is None:
         raise node.error("has no value; leave the line out for the default")
+    if name == INIT_FROM:
+        return node.text("a model's file, its folder, or the beginning of a job's id")
     try:
         value = check_field(name, node.plain())
     except FieldError as error:

@@ -6,10 +6,14 @@ from headcount.sweeps.file.document import parse_document, read_text
 from headcount.sweeps.file.fields import dotted, field_value
 from headcount.sweeps.file.values import LARGEST, known, whole
 from headcount.trainer.config import FieldError, job_from_fields
+from headcount.trainer.starting import INIT_FROM
 
 
 def read_job(file: Path) -> tuple[dict[str, object], int]:
-    """A job's fields by their dotted names, and its seed. Raises `SpecError` naming file and line."""
+    """A job's fields by their dotted names, `init.from` among them, and its seed.
+
+    Raises `SpecError` naming file and line.
+    """
     top = parse_document(read_text(file), str(file))
     given = known(top, "job", "seed")
     if "job" not in given:
@@ -17,6 +21,8 @@ def read_job(file: Path) -> tuple[dict[str, object], int]:
     places = dotted(given["job"])
     fields = {name: field_value(name, node) for name, node in places.items()}
     seed = whole(given["seed"], 0, LARGEST) if "seed" in given else 0
+    if INIT_FROM in fields:  # the model's fields are yet to come
+        return fields, seed
     try:
         job_from_fields(fields, seed)
     except FieldError as error:

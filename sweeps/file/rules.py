@@ -54,7 +54,7 @@ def broken_control(spec: SweepSpec, settings: Mapping[str, Any], error: FieldErr
 
 def _skip_line(spec: SweepSpec, settings: Mapping[str, Any], error: FieldError, involved: list[str]) -> str:
     if whole := _MUST_DIVIDE.get(error.name):
-        fields = complete_fields({**spec.job, **settings})
+        fields = complete_fields({**spec.shared, **settings})
         if fields[whole] % fields[error.name]:
             return f"{whole} % {error.name} != 0"
     return " and ".join(f"{axis} == {settings[axis]!r}" for axis in involved)

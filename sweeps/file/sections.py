@@ -9,10 +9,12 @@ from headcount.sweeps.file.adaptive import Range, read_range, read_refine, read_
 from headcount.sweeps.file.document import Node
 from headcount.sweeps.file.expression import ExpressionError, parse_expression
 from headcount.sweeps.file.fields import dotted, field_value
+from headcount.sweeps.file.instruments import read_evaluate, read_probe
 from headcount.sweeps.file.resources import read_budget, read_resources
 from headcount.sweeps.file.values import LARGEST, known, positive, whole
 from headcount.trainer.config import FIELDS
 from headcount.trainer.errors import nearest
+from headcount.trainer.starting import INIT_FROM
 from headcount.trainer.tail import FEWEST
 
 
@@ -50,6 +52,8 @@ def _axes(node: Node) -> dict[str, Any]:
     axes: dict[str, tuple[Any, ...]] = {}
     ranges: dict[str, Range] = {}
     for name, axis in dotted(node).items():
+        if name == INIT_FROM:
+            raise axis.error("every cell starts from the same weights; give it in job")
         if isinstance(axis.value, dict):
             ranges[name] = read_range(name, axis)
             axes[name] = (ranges[name].low, ranges[name].high)
@@ -153,12 +157,6 @@ def _listed(values: Collection[Any]) -> str:
     return f"expected one of {', '.join(map(str, values))}" if values else "there are none"
 
 
-def _only(node: Node, supported: object) -> dict[str, Any]:
-    if node.plain() != supported or isinstance(node.value, bool):
-        raise node.error(f"{node.plain()!r} is not supported yet; the only value is {supported}")
-    return {}
-
-
 def _small(node: Node) -> dict[str, Any]:
     """What it holds is read where `spec.parse_spec` lays it over the file."""
     known(node, *(key for key in READERS if key not in ("name", "small")))
@@ -182,7 +180,8 @@ READERS: dict[str, Callable[[Node], dict[str, Any]]] = {
     "tail": lambda node: {"tail": whole(node, FEWEST, LARGEST)},
     "resources": read_resources,
     "budget": read_budget,
-    "evaluate": lambda node: _only(node, []),
+    "probe": read_probe,
+    "evaluate": read_evaluate,
     "small": _small,
 }
 """Every field of the sweep file, and how it is read."""

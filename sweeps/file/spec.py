@@ -1,5 +1,6 @@
 """What a sweep asks for: its file, read strictly. What no code reads yet is refused, never ignored."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,10 +11,12 @@ from headcount.sweeps.file.adaptive import Range, Search, SeedRule, check_adapti
 from headcount.sweeps.file.document import Node, SpecError, parse_document, read_text
 from headcount.sweeps.file.expression import Expression
 from headcount.sweeps.file.fields import dotted
+from headcount.sweeps.file.instruments import EvaluateAsked, ProbeAsked
 from headcount.sweeps.file.resources import Resources
 from headcount.sweeps.file.sections import Analysis
 from headcount.sweeps.file.small import small_variant, written
 from headcount.trainer.errors import nearest
+from headcount.trainer.starting import INIT_FROM
 
 __all__ = [
     "Analysis",
@@ -64,10 +67,26 @@ class SweepSpec:
     tail: int | None = None
     """Evaluations that a job's tail mean is over, the last ones; none for those of the last quarter."""
     resources: Resources = field(default_factory=Resources)
+    probe: ProbeAsked | None = None
+    """How finished jobs are probed; none for not at all."""
+    evaluate: EvaluateAsked | None = None
+    """The downstream tasks of finished jobs; none for none."""
     gpu_hours: float | None = None
     """The budget: jobs are dispatched while they fit in it; none for no bound."""
     folder: Path | None = field(default=None, compare=False)
     """Of the file: relative paths in `data.text` start there; none for text that was no file."""
+
+    initial: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What `init.from` stands for: `init.weights`, and the fields of the weights' model. Empty until somebody
+    has looked at it; until then its text stands for the weights, good enough to count jobs."""
+
+    @property
+    def shared(self) -> dict[str, Any]:
+        """Dotted fields of a job that every cell has."""
+        fields = {**self.initial, **self.job}
+        if (source := fields.pop(INIT_FROM, None)) is not None:
+            fields.setdefault("init.weights", hashlib.sha256(source.encode()).hexdigest())
+        return fields
 
     @property
     def is_adaptive(self) -> bool:

@@ -11,6 +11,7 @@ from headcount.sweeps.planning.identity import canonical, digest
 from headcount.trainer.config import DataConfig, FieldError, JobConfig, job_from_fields
 from headcount.trainer.data import Manifest
 from headcount.trainer.residuals.registry import stream_fields, stream_names, stream_reads
+from headcount.trainer.starting import INIT_FROM
 from headcount.trainer.tail import is_evaluated, sized_tail_start
 
 Prepare = Callable[[DataConfig], Manifest]
@@ -36,7 +37,7 @@ class Draft(NamedTuple):
 
 def configs_of(spec: SweepSpec, settings: Mapping[str, Any]) -> tuple[JobConfig, JobConfig | None]:
     """A cell's configuration and its control's."""
-    fields = {**spec.job, **settings}
+    fields = {**spec.shared, **settings}
     try:
         config = job_from_fields(fields)
     except FieldError as error:
@@ -113,7 +114,14 @@ def draft_cells(
 
 
 def _draft(spec: SweepSpec, settings: Mapping[str, Any], config: JobConfig, manifest: Manifest) -> Draft:
-    if "model.vocab_size" not in {**spec.job, **spec.axes}:
+    if "model.vocab_size" in spec.initial:
+        if manifest.vocab_size > config.model.vocab_size:
+            raise spec.error(
+                f"the weights' model has a vocabulary of {config.model.vocab_size}, the text {manifest.name} "
+                f"one of {manifest.vocab_size}; take a text in the model's tokens",
+                f"job.{INIT_FROM}",
+            )
+    elif "model.vocab_size" not in {**spec.job, **spec.axes}:
         config = replace(config, model=replace(config.model, vocab_size=manifest.vocab_size))
     elif config.model.vocab_size != manifest.vocab_size:
         raise spec.error(

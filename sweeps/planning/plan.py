@@ -22,6 +22,7 @@ from headcount.sweeps.planning.drafts import (
 )
 from headcount.sweeps.planning.growth import Growth, ToCome, cell_key
 from headcount.sweeps.planning.identity import digest
+from headcount.sweeps.planning.instruments import PlannedInstrument, planned_instruments
 from headcount.sweeps.planning.refining import most_refined
 from headcount.trainer.config import DataConfig, FieldError, JobConfig, complete_fields
 from headcount.trainer.data import Manifest
@@ -75,6 +76,8 @@ class Plan:
     """The data set of every text that a cell names."""
     to_come: ToCome | None = None
     """What the sweep may add to itself; none where that is nothing."""
+    instruments: tuple[PlannedInstrument, ...] = ()
+    """What is to be measured of its jobs when they have finished."""
 
     def cell_of(self, settings: Mapping[str, Any]) -> PlannedCell | None:
         """The cell that has these settings of all axes; its stream may not read them all."""
@@ -130,7 +133,8 @@ def plan(spec: SweepSpec, prepare: Prepare, growth: Growth = NOTHING) -> Plan:
     datasets = {manifest.fingerprint: manifest for manifest in texts.values()}
     jobs = _jobs(spec, cells, list(drafts.values()), growth)
     to_come = _to_come(spec, grid_drafts, grid_pairs, growth, len(jobs))
-    return Plan(spec, tuple(datasets.values()), cells, jobs, texts, to_come)
+    instruments = planned_instruments(spec, jobs)
+    return Plan(spec, tuple(datasets.values()), cells, jobs, texts, to_come, instruments)
 
 
 def is_trainable(spec: SweepSpec, settings: Mapping[str, Any]) -> bool:
@@ -174,7 +178,7 @@ def _unskipped(spec: SweepSpec) -> Iterator[dict[str, Any]]:
 
 def _is_skipped(spec: SweepSpec, settings: Mapping[str, Any]) -> bool:
     try:
-        fields = complete_fields({**spec.job, **settings})
+        fields = complete_fields({**spec.shared, **settings})
     except FieldError as error:
         raise broken_rule(spec, settings, error) from error
     for index, skips in enumerate(spec.skip):

@@ -76,7 +76,11 @@ def test_effective_fields_are_those_that_change_numbers() -> None:
     assert routed != effective(model__residual="mhar", model__routing_heads=8)
     left_out = {"model.scale", "data.source", "data.text", *(f"model.{name}" for name in stream_fields())}
     left_out |= {f"model.{name}" for name in ("rope_factor", "rope_original_context", "head_width")}
-    assert FIELDS.keys() - effective().keys() == {*left_out, "train.decay_fraction"}
+    assert FIELDS.keys() - effective().keys() == {
+        *left_out,
+        "train.decay_fraction",
+        "train.routing_lr_ratio",
+    }
 
 
 def test_the_width_of_heads_and_the_scaling_count_where_they_change_numbers() -> None:

@@ -53,3 +53,20 @@ def test_an_update_is_adamw_at_the_rate_that_was_set(small_job: Callable[..., Jo
         expected = expected - rate * train.weight_decay * expected
         expected = expected - rate * unbiased[0] / (unbiased[1].sqrt() + train.adam_eps)
     assert torch.allclose(weight.double(), expected, atol=1e-6)
+
+
+def test_the_streams_parameters_may_have_a_rate_of_their_own(small_job: Callable[..., JobConfig]) -> None:
+    config = small_job(
+        model__residual="mhar",
+        model__query_decay="spared",
+        train__routing_lr_ratio=10.0,
+        train__weight_decay=0.5,
+    )
+    model = Transformer(config.model, config.data.context, seed=0)
+    optimizer = build_optimizer(model, config.train)
+    set_learning_rate(optimizer, 0.01)
+    rates = {id(p): (float(g["lr"]), g["weight_decay"]) for g in optimizer.param_groups for p in g["params"]}
+    for parameter in model.stream.parameters():
+        assert rates[id(parameter)] == (pytest.approx(0.1), 0.0)
+    assert rates[id(model.embedding)] == (pytest.approx(0.01), 0.5)
+    assert len(rates) == len(list(model.parameters()))

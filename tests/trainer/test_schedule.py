@@ -20,7 +20,7 @@ def test_the_published_schedule() -> None:
     assert told == pytest.approx([1e-6, 1e-3, 5.5e-4, 1e-4], rel=1e-12)
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd", "constant"])
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "wsd", "one_minus_sqrt", "constant"])
 def test_the_warmup_is_a_straight_line_to_the_peak(schedule: str) -> None:
     warmup = rates(recipe(schedule=schedule))[:20]
     assert warmup == pytest.approx([(n + 1) / 20 for n in range(20)], rel=1e-12)
@@ -32,6 +32,7 @@ def test_the_warmup_is_a_straight_line_to_the_peak(schedule: str) -> None:
         ("cosine", {39: 0.1 + 0.9 * 0.5 * (1 + 2**-0.5), 59: 0.55, 99: 0.1}),
         ("linear", {39: 0.775, 59: 0.55, 99: 0.1}),
         ("wsd", {39: 1.0, 79: 1.0, 80: 1 - 0.9 / 20, 89: 0.55, 99: 0.1}),
+        ("one_minus_sqrt", {79: 1.0, 80: 1 - 0.9 * 20**-0.5, 84: 0.55, 99: 0.1}),
         ("constant", {39: 1.0, 59: 1.0, 99: 1.0}),
     ],
 )

@@ -40,8 +40,25 @@ class Downstream:
     figures: tuple[TaskFigure, ...]
     items: Mapping[str, Mapping[str, Mapping[int, float]]]
 
+    def measurements(self) -> dict[str, float]:
+        """Figures and their standard errors, by the names they have in the store."""
+        named: dict[str, float] = {}
+        for figure in self.figures:
+            name = f"downstream.{figure.task}.{figure.metric}"
+            named[name] = figure.value
+            if figure.stderr is not None:
+                named[f"{name}.stderr"] = figure.stderr
+        return named
+
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def joined(outcomes: Sequence[Downstream]) -> Downstream:
+    """Of tasks that were run one by one."""
+    figures = tuple(figure for outcome in outcomes for figure in outcome.figures)
+    items = {task: scores for outcome in outcomes for task, scores in outcome.items.items()}
+    return Downstream(figures, items)
 
 
 def run_tasks(

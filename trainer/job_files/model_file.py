@@ -15,12 +15,11 @@ from torch import Tensor
 from headcount.trainer.config import JobConfig, fields_of, job_from_fields
 from headcount.trainer.errors import UserError
 from headcount.trainer.job_files.files import whole_file
+from headcount.trainer.job_files.model_header import LARGEST_HEADER
+from headcount.trainer.job_files.model_header import MODEL_FILE as MODEL_FILE
 from headcount.trainer.model.transformer import Transformer
 
-MODEL_FILE = "model.safetensors"
-
 _TYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16", torch.float64: "F64"}
-_LARGEST_HEADER = 100_000_000
 
 
 def write_model(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
@@ -54,7 +53,7 @@ def read_model(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     types = {name: kind for kind, name in _TYPES.items()}
     try:
         length = int.from_bytes(content[:8], "little")
-        if length > min(_LARGEST_HEADER, len(content)):
+        if length > min(LARGEST_HEADER, len(content)):
             raise ValueError
         header = json.loads(content[8 : 8 + length])
         metadata = header.pop("__metadata__", {})

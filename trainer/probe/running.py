@@ -2,11 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from headcount.trainer.data import Dataset
 from headcount.trainer.errors import UserError
+from headcount.trainer.job_files.model_file import job_of, load_model
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.probe.figures import Figures, Settings, Site
 from headcount.trainer.probe.measures import (
@@ -43,6 +46,16 @@ def probe(model: Transformer, windows: Tensor, settings: Settings = Settings()) 
     halves = windows[: len(windows) // 2], windows[len(windows) // 2 :]
     first, second = (_found(model, half, settings) for half in halves)
     return _figures(first, second, settings, len(windows) * (windows.shape[1] - 1))
+
+
+def probe_file(file: Path, dataset: Dataset, settings: Settings, device: str) -> Figures:
+    """`probe` of the model in a job's file, on the validation text of its own data set.
+
+    Raises `UserError` as `probe` and `load_model` do.
+    """
+    model, metadata = load_model(file, device)
+    windows = dataset.validation(settings.windows, job_of(metadata).data.context)
+    return probe(model, torch.from_numpy(windows).to(device), settings)
 
 
 @dataclass

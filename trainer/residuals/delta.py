@@ -26,6 +26,7 @@ from headcount.trainer.residuals.routed import RoutedStream
 
 READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form")
 DIAGNOSTICS = ("weights", "gate")
+PROBED = True
 
 
 def label(model: ModelConfig) -> str:

@@ -9,6 +9,7 @@ A stream's file states, beside its class, what planning needs on a machine witho
     added_flops_per_token(model)  forward and backward
     kept_per_token(model)         values kept for the backward pass beyond those of the additive stream
     misfit(model)                 optional: the field that breaks a rule of the stream, and the problem
+    PROBED                        optional: true where `trainer.probe` reads it, by its class's `sources`
 
 These are taken from the file's text and run by themselves, so they may use nothing but the `model` given.
 """
@@ -34,7 +35,7 @@ _PLANNED = {
     "added_flops_per_token",
     "kept_per_token",
 }
-_OPTIONAL = {"misfit"}
+_OPTIONAL = {"misfit", "PROBED"}
 
 
 @cache
@@ -59,6 +60,12 @@ def stream_fields() -> frozenset[str]:
 def stream_diagnostics(name: str) -> tuple[str, ...]:
     """The names of the figures that the stream `name` gives of a read."""
     return tuple(_planned(name)["DIAGNOSTICS"])
+
+
+@cache
+def probed_streams() -> tuple[str, ...]:
+    """The names of the streams that the probe reads, sorted."""
+    return tuple(name for name in stream_names() if _planned(name).get("PROBED"))
 
 
 def stream_label(model: "ModelConfig") -> str:

@@ -44,6 +44,8 @@ class Membership:
     rank: int
     size: int
     port: int
+    weights: Path | None = None
+    """That training starts from, where they are not drawn."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Team:
         execution: Execution,
         micro_batch: int,
         device: torch.device,
+        weights: Path | None = None,
     ) -> None:
         check_share(config, execution.gpus)
         self._size, self._backend = execution.gpus, backend_of(device)
@@ -86,6 +89,7 @@ class Team:
                 rank,
                 self._size,
                 self._store.port,
+                weights,
             )
             self._tell(member, told)
 

@@ -16,6 +16,7 @@ from headcount.trainer.data import Dataset
 from headcount.trainer.device import choose_device
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import batch_windows
+from headcount.trainer.initial import load_initial
 from headcount.trainer.job_files.job_folder import JobFolder
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.step import updater_for
@@ -43,6 +44,7 @@ def _follow(told: Membership, messages: IO[bytes], ready: IO[str]) -> None:
     config, data = told.config, Dataset(told.manifest, told.data)
     device = choose_device(config, told.execution)
     model = Transformer(config.model, config.data.context, config.seed, device)
+    load_initial(model, config, told.weights)
     model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
     updater = updater_for(model, config, told.execution, told.micro_batch)
     print("ready", file=ready, flush=True)

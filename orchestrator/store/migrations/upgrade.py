@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from headcount.orchestrator.store.engine import Store
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest revision in `versions`."""
 
 

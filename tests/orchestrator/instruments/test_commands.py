@@ -1,4 +1,4 @@
-"""`headcount probe` of a job's model, by its file and by its job's id."""
+"""The commands that look at a job's model, by its file and by its job's id; what they store."""
 
 import json
 from pathlib import Path
@@ -8,13 +8,15 @@ import torch
 from click.testing import CliRunner
 from homes import write_text
 from plans import start_next
+from sqlalchemy import select
 
 from headcount.__main__ import cli
 from headcount.orchestrator.instruments.models import find_model
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store, submit
+from headcount.orchestrator.store.models import Artifact, Job, Measurement
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.store.transitions import job_folder
+from headcount.orchestrator.store.transitions import attempt_folder
 from headcount.orchestrator.submitting.planning import make_plan
 from headcount.sweeps.file.spec import parse_spec
 from headcount.trainer.config import job_from_fields
@@ -42,7 +44,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, str, st
     with store.write() as session:
         submit(session, plan, "tester")
         work = start_next(session)
-    folder = settings.artifacts / job_folder(work.job_id)
+    folder = settings.artifacts / attempt_folder(work.job_id, work.number)
     config, dataset = job_from_fields(work.config, work.seed), open_dataset(work.fingerprint, home)
     records = [to_record(e) for e in train(config, dataset, folder=folder, execution=Execution())]
     with store.write() as session:
@@ -85,6 +87,17 @@ def test_the_command_tells_every_site_and_writes_json(
     assert [site["site"] for site in record["sites"]] == [1, 2, 3, 4]
     assert record["tokens"] == 6 * 64
     assert f"probe.excess {record['measurements']['probe.excess']:.4f}" in ran.output
+    with open_store(settings).read() as session:
+        [probe] = session.scalars(select(Job).where(Job.parent_id == job_id, Job.kind == "probe"))
+        stored = dict(
+            session.execute(
+                select(Measurement.name, Measurement.value).where(Measurement.job_id == probe.id)
+            ).all()
+        )
+        key = session.scalar(select(Artifact.key).where(Artifact.job_id == probe.id))
+    assert f"stored as probe {probe.id[:12]} of job {job_id[:12]}" in ran.output
+    assert (probe.state, stored) == ("finished", record["measurements"])
+    assert json.loads((settings.artifacts / (key or "")).read_text()) == record
     for site in record["sites"]:
         assert f"{site['disagreement']:.4f}" in ran.output
 
@@ -169,6 +182,10 @@ def test_a_model_is_scored_on_a_task_of_ones_own_and_against_another(
     assert scores["0"] == scores["2"] != scores["1"]  # it takes one side, whatever the number
     assert f"{figure['value']:.4f}" in ran.output
     other = record["against"]["items"]["heads"]["acc"]
+    with open_store(settings).read() as session:
+        of_job = select(Measurement.value).join(Job, Job.id == Measurement.job_id)
+        stored = of_job.where(Job.parent_id == job_id, Measurement.name == "downstream.heads.acc")
+        assert session.scalars(stored).all() == [figure["value"]]  # and none of the file beside
     [difference] = record["differences"]
     assert difference["mean"] == pytest.approx(sum(scores[n] - other[n] for n in scores) / 3)
     assert difference["n"] == 3

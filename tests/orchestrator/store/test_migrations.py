@@ -26,6 +26,7 @@ INDEXES = {
         ("id", "kind", "state", "seed", "tail_mean", "diverged_step", "parameters", "flops"),
     },
     "measurement": {("job_id", "name", "value")},
+    "sweep_instrument": {("job_id",)},
     "sweep_job": {("cell_id",), ("job_id",), ("sweep_id", "position", "job_id")},
 }
 """Table to the columns of its indexes, beside keys."""

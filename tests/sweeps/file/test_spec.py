@@ -266,7 +266,7 @@ BAD = [
     # not yet
     ("tail: 2", "2: tail: got 2; expected a whole number from 3 to"),
     ("tail: {n: 5}", "2: tail: got a mapping; expected a whole number from 3 to"),
-    ("evaluate: [probe]", "2: evaluate: ['probe'] is not supported yet; the only value is []"),
+    ("evaluate: [probe]", "2: evaluate: got a list; expected tasks, such as"),
 ]
 
 

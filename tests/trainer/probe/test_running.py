@@ -9,7 +9,8 @@ from residual_variants import build, job, perturb
 
 from headcount.trainer.errors import UserError
 from headcount.trainer.evaluation import routing
-from headcount.trainer.probe import Figures, Settings, probe
+from headcount.trainer.probe.figures import Figures, Settings
+from headcount.trainer.probe.running import probe
 
 SETTINGS = Settings(slices=4, draws=3)
 

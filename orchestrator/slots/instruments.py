@@ -1,0 +1,119 @@
+"""What a slot does for an instrument: look at the parent's model, and tell what it found."""
+
+import json
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+from headcount.orchestrator.artifacts.address import Artifacts
+from headcount.orchestrator.store.recording import Record
+from headcount.orchestrator.store.transitions import Work, attempt_folder
+from headcount.sweeps.planning.instruments import FILES
+from headcount.trainer.config import FIELDS, JobConfig, job_from_fields
+from headcount.trainer.data import Dataset
+from headcount.trainer.device import choose_device, describe
+from headcount.trainer.downstream.task_files import tasks_digest
+from headcount.trainer.errors import UserError
+from headcount.trainer.execution import Execution
+from headcount.trainer.job_files.files import has_hash, whole_file
+
+LONGEST_NAME = 100
+"""Of a measurement."""
+
+
+def measure(
+    work: Work, dataset: Dataset, home: Path, artifacts: Path, remote: Artifacts | None
+) -> Iterator[Record]:
+    """The records of an instrument's attempt up to its result.
+
+    Raises `UserError` for what cannot be measured, and `ArtifactsUnavailable` where the parent's model does
+    not come, or the file of figures does not go.
+
+    `artifacts` is the folder that all nodes share, or this node's own where `remote` is the address.
+    """
+    folder = artifacts / attempt_folder(work.job_id, work.number)
+    folder.mkdir(parents=True, exist_ok=True)
+    steps = work.config["train.steps"]
+    file = _model_file(work, folder, artifacts, remote)
+    execution = Execution()
+    device = choose_device(_of_parent(work), execution)
+    yield {"kind": "started", "step": 0, "environment": describe(device, execution, 1, None)}
+    if work.kind == "probe":
+        measurements, content = _probed(work, file, dataset, str(device))
+    else:
+        measurements, content = yield from _evaluated(work, file, home, str(device))
+    for name in measurements:
+        if len(name) > LONGEST_NAME:
+            raise UserError(f"the figure {name} has a name of over {LONGEST_NAME} characters")
+    name = FILES[work.kind]
+    with whole_file(folder / name) as written:
+        written.write(json.dumps(content).encode())
+    if remote is not None:
+        remote.upload(folder / name, f"{attempt_folder(work.job_id, work.number)}/{name}")
+        shutil.rmtree(folder, ignore_errors=True)
+    yield {
+        "kind": "artifact",
+        "purpose": work.kind,
+        "step": steps,
+        "file": name,
+        "sha256": written.hash.hexdigest(),
+    }
+    yield {
+        "kind": "result",
+        "outcome": "finished",
+        "step": steps,
+        "tail_mean": None,
+        "measurements": measurements,
+    }
+
+
+def _of_parent(work: Work) -> JobConfig:
+    """An instrument's fields are its parent's, and its own."""
+    own = {name: value for name, value in work.config.items() if name in FIELDS}
+    return job_from_fields(own, work.seed)
+
+
+def _model_file(work: Work, folder: Path, artifacts: Path, remote: Artifacts | None) -> Path:
+    if work.model is None:
+        raise UserError("the job that it looks at has no model any more; train that anew")
+    key, sha256 = work.model
+    file = artifacts / key
+    if remote is not None:
+        file = folder / "model.safetensors"
+        remote.download(key, file)
+    if not has_hash(file, sha256):
+        raise UserError(f"the model that it looks at, {artifacts / key}, is missing or damaged")
+    return file
+
+
+def _probed(work: Work, file: Path, dataset: Dataset, device: str) -> tuple[dict[str, float], Any]:
+    from headcount.trainer.probe.figures import Settings
+    from headcount.trainer.probe.running import probe_file
+
+    names = ("windows", "slices", "draws", "seed")
+    settings = Settings(**{name: work.config[f"probe.{name}"] for name in names})
+    figures = probe_file(file, dataset, settings, device)
+    known = {name: value for name, value in figures.measurements().items() if value is not None}
+    return known, figures.to_record()
+
+
+def _evaluated(
+    work: Work, file: Path, home: Path, device: str
+) -> Generator[Record, None, tuple[dict[str, float], Any]]:
+    """Tells each task before it begins, so that the slot is not thought to hang."""
+    config = work.config
+    given = config.get("evaluate.include")
+    include = Path(given) if given else None
+    if include is not None and tasks_digest(include) != config["evaluate.include_sha256"]:
+        raise UserError(f"the tasks in {include} are others than when they were submitted; submit again")
+    from headcount.orchestrator.instruments.downstream import open_model
+    from headcount.trainer.downstream.running import joined, run_tasks
+
+    model = open_model(file, home, config.get("evaluate.tokenizer"), device)
+    outcomes = []
+    for task in config["evaluate.tasks"]:
+        yield {"kind": "evaluating", "task": task}
+        outcomes.append(run_tasks(model, [task], include=include, limit=config.get("evaluate.limit")))
+    found = joined(outcomes)
+    return found.measurements(), found.to_record()

@@ -1,0 +1,42 @@
+"""A sweep whose jobs start from a trained model: what its `init.from` stands for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headcount.sweeps.file.rules import field_places
+from headcount.sweeps.file.spec import SweepSpec
+from headcount.trainer.starting import INIT_FROM, model_fields
+
+_SHAPE = {
+    f"model.{name}"
+    for name in (
+        *("d_model", "layers", "heads", "kv_heads", "d_ff", "vocab_size", "head_width"),
+        *("qk_norm", "qkv_bias", "unembedding"),
+    )
+}
+"""Fields that the weights fix; others, such as the base of rotary positions, a sweep may set anew."""
+
+
+def with_initial(spec: SweepSpec, weights: str, source: Mapping[str, Any]) -> SweepSpec:
+    """The sweep with the weights of that SHA-256, and with the model's fields as `source` has them, the job
+    that the weights are of, where the file does not say otherwise.
+
+    Raises `SpecError` where it contradicts the weights, and for a sweep that adds to itself.
+    """
+    if spec.is_adaptive:
+        raise spec.error(
+            "a sweep that adds cells or seeds to itself starts from drawn weights; leave out search, refine "
+            "or the seeds' rule",
+            f"job.{INIT_FROM}",
+        )
+    model = model_fields(source)
+    for name in sorted(_SHAPE & model.keys()):
+        given = spec.axes.get(name, (spec.job[name],) if name in spec.job else ())
+        for value in given:
+            if value != model[name]:
+                raise spec.error(
+                    f"got {value}, where the model that {INIT_FROM} names has {model[name]}; leave it out",
+                    *field_places(spec, name, {name: value}),
+                )
+    return replace(spec, initial={**model, "init.weights": weights})

@@ -1,0 +1,136 @@
+"""The instruments of a plan: jobs of their own, each with the training job that it looks at as its parent."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headcount.sweeps.file.expression import ExpressionError
+from headcount.sweeps.file.instruments import Chosen, EvaluateAsked, ProbeAsked, is_probed
+from headcount.sweeps.file.spec import SweepSpec
+from headcount.sweeps.planning.identity import digest
+from headcount.trainer.config import JobConfig, fields_of
+from headcount.trainer.downstream.task_files import tasks_digest
+from headcount.trainer.errors import UserError
+
+if TYPE_CHECKING:
+    from headcount.sweeps.planning.plan import PlannedJob
+
+REVISION = 1
+"""Part of every instrument's id. Raised only when the same settings would measure other numbers."""
+
+FILES = {"probe": "probe.json", "evaluate": "items.json"}
+"""By kind: what is kept beside the measurements, every site's figures or every item's score."""
+
+_DEFAULTS: dict[str, Any] = {
+    "probe.windows": ProbeAsked.windows,
+    "probe.slices": ProbeAsked.slices,
+    "probe.draws": ProbeAsked.draws,
+    "probe.seed": ProbeAsked.seed,
+}
+
+_PLACES = {"evaluate.include", "evaluate.tokenizer"}
+"""Paths: what they hold counts, not where it lies."""
+
+
+@dataclass(frozen=True)
+class PlannedInstrument:
+    """One look at one training job."""
+
+    id: str
+    kind: str
+    """`probe` or `evaluate`."""
+    parent_id: str
+    settings: Mapping[str, Any]
+    """By dotted names under its kind, such as `probe.windows`."""
+    is_wanted: bool = True
+
+
+def instrument_id(kind: str, parent_id: str, settings: Mapping[str, Any]) -> str:
+    """Equal for two looks that would measure the same of the same job. Settings at their default, and paths,
+    are left out."""
+    counted = {n: v for n, v in settings.items() if n not in _PLACES and v != _DEFAULTS.get(n)}
+    return digest({"kind": kind, "revision": REVISION, "parent": parent_id, **counted})
+
+
+def probe_settings(asked: ProbeAsked) -> dict[str, Any]:
+    return {f"probe.{name}": getattr(asked, name) for name in ("windows", "slices", "draws", "seed")}
+
+
+def evaluate_settings(asked: EvaluateAsked, folder: Path | None = None) -> dict[str, Any]:
+    """Paths are taken from `folder`. Raises `UserError` where there is no folder `include`."""
+    settings: dict[str, Any] = {"evaluate.tasks": list(asked.tasks)}
+    if asked.limit is not None:
+        settings["evaluate.limit"] = asked.limit
+    if asked.include is not None:
+        include = _absolute(asked.include, folder)
+        settings |= {"evaluate.include": str(include), "evaluate.include_sha256": tasks_digest(include)}
+    if asked.tokenizer is not None:
+        settings["evaluate.tokenizer"] = str(_absolute(asked.tokenizer, folder))
+    return settings
+
+
+def planned_instruments(spec: SweepSpec, jobs: "Iterable[PlannedJob]") -> tuple[PlannedInstrument, ...]:
+    """What the sweep asks to be measured, in the order of its jobs.
+
+    Raises `SpecError` where a section chooses no job at all, or the slices do not divide a width.
+    """
+    planned = list(jobs)
+    found: list[PlannedInstrument] = []
+    if spec.probe is not None:
+        settings = probe_settings(spec.probe)
+        chosen = [
+            job
+            for job in _chosen(spec, "probe", spec.probe.chosen, planned)
+            if is_probed(job.config.model.residual)
+        ]
+        for job in chosen:
+            if job.config.model.d_model % spec.probe.slices:
+                problem = f"{spec.probe.slices} does not divide the width {job.config.model.d_model}"
+                raise spec.error(problem, "probe.slices", "probe")
+        _check_some(spec, "probe", planned, chosen)
+        found += [_instrument("probe", job, settings) for job in chosen]
+    if spec.evaluate is not None:
+        try:
+            settings = evaluate_settings(spec.evaluate, spec.folder)
+        except UserError as error:
+            raise spec.error(str(error), "evaluate.include") from error
+        chosen = list(_chosen(spec, "evaluate", spec.evaluate.chosen, planned))
+        _check_some(spec, "evaluate", planned, chosen)
+        found += [_instrument("evaluate", job, settings) for job in chosen]
+    return tuple(found)
+
+
+def _instrument(kind: str, job: "PlannedJob", settings: Mapping[str, Any]) -> PlannedInstrument:
+    return PlannedInstrument(
+        instrument_id(kind, job.id, settings), kind, job.id, settings, is_wanted=job.is_wanted
+    )
+
+
+def _chosen(
+    spec: SweepSpec, section: str, chosen: Chosen, jobs: "Iterable[PlannedJob]"
+) -> "Iterator[PlannedJob]":
+    for job in jobs:
+        if chosen.seeds is not None and job.config.seed not in chosen.seeds:
+            continue
+        if chosen.where is None or _holds(spec, section, chosen, job.config):
+            yield job
+
+
+def _holds(spec: SweepSpec, section: str, chosen: Chosen, config: JobConfig) -> bool:
+    assert chosen.where is not None
+    try:
+        return chosen.where(fields_of(config))
+    except ExpressionError as error:
+        raise spec.error(str(error), f"{section}.where") from error
+
+
+def _check_some(spec: SweepSpec, section: str, jobs: "list[PlannedJob]", chosen: "list[PlannedJob]") -> None:
+    """A search has no job yet when it is submitted."""
+    if jobs and not chosen:
+        only = " whose residual stream it reads: mhar, delta, haares" if section == "probe" else ""
+        raise spec.error(f"chooses no job of this sweep{only}", section)
+
+
+def _absolute(path: str, folder: Path | None) -> Path:
+    return (folder or Path()).joinpath(Path(path).expanduser()).absolute()
