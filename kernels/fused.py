@@ -99,7 +99,12 @@ def gradients_like(
     )
 
 
+def refuse_second_derivative(ctx: Any, *gradients: Tensor) -> None:
+    raise RuntimeError("depth routing has first derivatives only: differentiate it without create_graph")
+
+
 _route_backward.register_fake(gradients_like)
+_route_backward.register_autograd(refuse_second_derivative)
 
 
 def keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

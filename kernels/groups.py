@@ -9,7 +9,7 @@ import torch
 import triton
 from torch import Tensor
 
-from headcount.kernels.fused import gradients_like, keep_for_backward
+from headcount.kernels.fused import gradients_like, keep_for_backward, refuse_second_derivative
 from headcount.kernels.group_kernels import group_backward_kernel, group_forward_kernel
 from headcount.kernels.launching import aligned, on_device, sum_of_programs, table_of
 
@@ -106,6 +106,7 @@ def _route_groups_backward(
 
 
 _route_groups_backward.register_fake(gradients_like)
+_route_groups_backward.register_autograd(refuse_second_derivative)
 
 
 def _backward(ctx: Any, grad: Tensor, _: None) -> tuple[Any, ...]:

@@ -226,7 +226,13 @@ def test_checkpointing_a_read_is_refused_with_what_to_do():
         history.read().sum().backward()
 
 
-def test_a_second_derivative_is_refused():
-    model = Model("two_phase")
+@pytest.mark.parametrize("implementation", ["reference", "fused", "two_phase"])
+def test_a_second_derivative_is_refused(implementation):
+    model = Model(implementation)
+
+    def differentiate_twice() -> None:
+        (first,) = torch.autograd.grad(model(TOKENS), [model.queries], create_graph=True)
+        torch.autograd.grad(first.sum(), [model.queries])
+
     with pytest.raises(RuntimeError, match="without create_graph"):
-        torch.autograd.grad(model(TOKENS), [model.queries], create_graph=True)
+        differentiate_twice()

@@ -55,6 +55,14 @@ def test_the_operators_keep_pytorchs_contract():
     torch.library.opcheck(torch.ops.headcount.route_groups_backward.default, arguments)
 
 
+def test_a_second_derivative_is_refused():
+    *sources, queries, key_weight = draw(1, 2, 16, 2)
+    reads = route_groups(sources, queries, key_weight, implementation="fused")
+    (first,) = torch.autograd.grad(reads.square().sum(), [queries], create_graph=True)
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        torch.autograd.grad(first.sum(), [queries])
+
+
 def test_groups_too_wide_for_the_kernel_are_read_one_by_one():
     assert fits(8, 1280)
     assert not fits(8, 4096)
