@@ -1,4 +1,4 @@
-.PHONY: demo serve test test-browser test-cluster drills test-gpu check format docs package audit
+.PHONY: demo serve cluster test test-browser test-cluster drills test-gpu check format docs package audit
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
@@ -13,6 +13,9 @@ demo: $(VENV)/train.installed
 
 serve: $(VENV)/train.installed
 	$(BIN)/headcount serve
+
+cluster: $(VENV)/dev.installed
+	PYTHONPATH=tests $(BIN)/python -m cluster.keep
 
 test: $(VENV)/dev.installed
 	$(BIN)/pytest -n 2 --dist loadfile -m "not browser and not cluster and not gpu and not drill"
@@ -63,9 +66,9 @@ $(VENV)/dev.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@ $(VENV)/train.installed
 
-$(VENV)/cluster.installed: pyproject.toml constraints.txt | $(VENV)/dev.installed
+$(VENV)/cluster.installed: pyproject.toml constraints.txt | $(VENV)/bin/pip
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[cluster]'
-	touch $@
+	touch $@ $(VENV)/dev.installed $(VENV)/train.installed
 
 $(VENV)/audit.installed: pyproject.toml constraints.txt | $(VENV)/dev.installed
 	$(BIN)/pip install --quiet -c constraints.txt -e '.[audit]'

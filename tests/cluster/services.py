@@ -11,6 +11,17 @@ from typing import Any
 import yaml
 from cluster.hosts import ROOT, Host, Network
 
+PLACES = {
+    "postgres": "postgres",
+    "s3": "s3",
+    "ray-head": "ray-head",
+    "worker-1": "worker-cpu",
+    "worker-2": "worker-cpu",
+    "scheduler": "scheduler",
+    "api": "api",
+}
+"""The service that runs on each host."""
+
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
 WITHOUT_A_SHARED_DISK: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.s3.yaml").read_text())[
     "services"
@@ -25,16 +36,30 @@ _OF_THE_TEST: dict[str, Any] = {
 class Topology:
     """Hosts with the services that run on them; a service that ends is started again, as compose would."""
 
-    def __init__(self, folder: Path, places: dict[str, str]) -> None:
-        """`places` names the service of each host."""
-        self.folder, self.places = folder, places
-        self.network = Network(folder, [*places, "client"])
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.network = Network(folder, [*PLACES, "client"])
         self._make_secrets()
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self.starts = dict.fromkeys(places, 0)
+        self.starts = dict.fromkeys(PLACES, 0)
 
     def host(self, name: str) -> Host:
         return self.network.hosts[name]
+
+    def start_all(self, tell: Callable[[str], object] = lambda name: None) -> str:
+        """Bring everything up in the order of the compose file, and `tell` each host that is; the token of
+        someone who may submit."""
+        for name in ("postgres", "s3"):
+            self.start(name)
+            tell(name)
+        self.once("scheduler", "headcount", "db", "upgrade")
+        make_bucket = "import s3fs; s3fs.S3FileSystem().mkdir('headcount')"
+        self.wait(lambda: self.tries("scheduler", "python", "-c", make_bucket), "the bucket to be made")
+        token = self.once("api", "headcount", "token", "create", "ada", "--scope", "submit")
+        for name in ("ray-head", "worker-1", "worker-2", "scheduler", "api"):
+            self.start(name)
+            tell(name)
+        return token.split()[-1]
 
     def start(self, name: str) -> None:
         """Start a host's service and wait until it is healthy, where the compose file says how to tell."""
@@ -49,23 +74,36 @@ class Topology:
 
     def once(self, name: str, *command: str, seconds: float = 120) -> str:
         """What a command prints in the surroundings of a host's service, like `docker compose run`."""
-        done = self.host(name).run(command, self._environment(name), seconds)
+        done = self.run(name, *command, seconds=seconds)
         assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
     def tries(self, name: str, *command: str) -> bool:
         """Whether a command succeeds in those surroundings."""
-        return self.host(name).run(command, self._environment(name)).returncode == 0
+        return self.run(name, *command).returncode == 0
+
+    def run(self, name: str, *command: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run a command in the surroundings of a host's service, whatever comes of it."""
+        environment = self._environment(name) if name in PLACES else {}
+        return self.host(name).run(command, environment, seconds)
 
     def wait(self, happened: Callable[[], bool], what: str, seconds: float = 120) -> None:
         """Wait until something is true, starting again what has ended meanwhile."""
         deadline = time.monotonic() + seconds
         while not happened():
-            for name, process in list(self._running.items()):
-                if process.poll() is not None:
-                    self._launch(name)
+            self.tend()
             assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}\n{self.logs()}"
             time.sleep(0.5)
+
+    def is_up(self, name: str) -> bool:
+        """Whether a host has a service that should run."""
+        return name in self._running
+
+    def tend(self) -> None:
+        """Start again what has ended, as compose would."""
+        for name, process in list(self._running.items()):
+            if process.poll() is not None:
+                self._launch(name)
 
     def logs(self) -> str:
         files = sorted(self.folder.glob("*.log"))
@@ -77,17 +115,17 @@ class Topology:
 
     def _launch(self, name: str) -> None:
         self.host(name).kill()
-        command = _postgres() if self.places[name] == "postgres" else self._service(name)["command"]
+        command = _postgres() if PLACES[name] == "postgres" else self._service(name)["command"]
         words = [word.replace("$$", "$") for word in command]
         log = self.folder / f"{name}.log"
         self._running[name] = self.host(name).start(words, self._environment(name), log)
         self.starts[name] += 1
 
     def _service(self, name: str) -> Any:
-        return {**SERVICES, **_OF_THE_TEST}[self.places[name]]
+        return {**SERVICES, **_OF_THE_TEST}[PLACES[name]]
 
     def _environment(self, name: str) -> dict[str, str]:
-        more = WITHOUT_A_SHARED_DISK.get(self.places[name], {})
+        more = WITHOUT_A_SHARED_DISK.get(PLACES[name], {})
         own = self._service(name).get("environment", {})
         return {**own, **more.get("environment", {}), "RAY_USAGE_STATS_ENABLED": "0"}
 

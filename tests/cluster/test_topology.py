@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,15 +17,8 @@ from headcount.api.service import DEFAULT_PORT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(540)]
 
-PLACES = {
-    "postgres": "postgres",
-    "s3": "s3",
-    "ray-head": "ray-head",
-    "worker-1": "worker-cpu",
-    "worker-2": "worker-cpu",
-    "scheduler": "scheduler",
-    "api": "api",
-}
+NOTICE_SECONDS = 30
+"""What the host is told it has left."""
 
 API = f"http://api:{DEFAULT_PORT}/api/v1"
 
@@ -44,27 +38,21 @@ seeds: [0, 1]
 
 @pytest.fixture
 def topology(tmp_path: Path) -> Iterator[Topology]:
-    made = Topology(tmp_path, PLACES)
+    made = Topology(tmp_path)
     yield made
     made.close()
 
 
-def test_a_sweep_ends_whole_whatever_host_fails(topology: Topology, tmp_path: Path) -> None:
-    for name in ("postgres", "s3"):
-        topology.start(name)
-    topology.once("scheduler", "headcount", "db", "upgrade")
-    make_bucket = "import s3fs; s3fs.S3FileSystem().mkdir('headcount')"
-    topology.wait(lambda: topology.tries("scheduler", "python", "-c", make_bucket), "the bucket to be made")
-    token = topology.once("api", "headcount", "token", "create", "ada", "--scope", "submit")
-    topology.start("ray-head")
-    for name in ("worker-1", "worker-2", "scheduler", "api"):
-        topology.start(name)
+def test_a_sweep_ends_whole_whatever_host_fails(
+    topology: Topology, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    token = topology.start_all()
     text = topology.host("scheduler").disk / "prose"
     write_text(text)
     topology.once("scheduler", "headcount", "data", "prepare", "prose", "/var/lib/headcount/prose")
     topology.once("scheduler", "headcount", "data", "publish", "prose")
 
-    client = _Client(topology, token.split()[-1])
+    client = _Client(topology, token)
     topology.wait(client.reaches, "the service to answer")
     client.submit(SWEEP)
     client.follow(tmp_path / "stream.log")
@@ -78,7 +66,7 @@ def test_a_sweep_ends_whole_whatever_host_fails(topology: Topology, tmp_path: Pa
     topology.start("ray-head")
     topology.wait(lambda: client.finished() >= 5, "the sweep to go on under a new head", 240)
 
-    told = take_away("worker-2", topology, client)
+    told, seconds = take_away("worker-2", topology, client)
     topology.start("worker-2")
 
     topology.kill("postgres")
@@ -86,7 +74,11 @@ def test_a_sweep_ends_whole_whatever_host_fails(topology: Topology, tmp_path: Pa
     topology.wait(lambda: client.finished() == 12, "the sweep to end", 300)
 
     assert client.causes() >= {"finished", "node_lost", "preempted"}
-    assert steps_trained_again(client, told) == 0
+    lost = steps_trained_again(client, told)
+    with capsys.disabled():
+        print(f"\nafter a notice: {len(told)} jobs yielded in {seconds:.1f} s, {lost} steps trained again")
+    assert lost == 0
+    assert seconds < NOTICE_SECONDS
     assert client.table() == undisturbed(tmp_path / "alone", text)
     assert len(re.findall("^event: ", (tmp_path / "stream.log").read_text(), re.MULTILINE)) > 16
 
@@ -132,10 +124,11 @@ class _Client:
         return self._host.run([*self._curl, "--max-time", "20", *words, API + path], {})
 
 
-def take_away(host: str, topology: Topology, client: _Client) -> dict[str, int]:
+def take_away(host: str, topology: Topology, client: _Client) -> tuple[dict[str, int], float]:
     """Give a host the notice that spot capacity gets, and take its power once its jobs have yielded.
 
-    The attempts that ran there, by job, with the last step that was told of each before the notice.
+    The jobs that ran there with the last step that was told of each before the notice; and the seconds that
+    they took to write a checkpoint, send it and yield.
     """
     running: list[dict[str, Any]] = []
 
@@ -151,13 +144,15 @@ def take_away(host: str, topology: Topology, client: _Client) -> dict[str, int]:
     node = running[0]["attempts"][-1]["node"].rpartition("/")[2]
     drain = ["ray", "drain-node", "--address=localhost:6379", f"--node-id={node}"]
     drain += ["--reason=DRAIN_NODE_REASON_PREEMPTION", "--reason-message=spot"]
-    topology.once("ray-head", *drain, "--deadline-remaining-seconds=30")
+    topology.once("ray-head", *drain, f"--deadline-remaining-seconds={NOTICE_SECONDS}")
+    began = time.monotonic()
     told = {job["id"]: job["step"] for job in running}
     topology.wait(
         lambda: not [job for job in client.jobs("running") if _is_on(job, node)], f"{host} to yield"
     )
+    seconds = time.monotonic() - began
     topology.kill(host)
-    return told
+    return told, seconds
 
 
 def _is_on(job: dict[str, Any], node: str) -> bool:
