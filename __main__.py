@@ -35,6 +35,7 @@ COMMANDS = {
     "import": "headcount.orchestrator.exchange.commands",
     "db": "headcount.orchestrator.exchange.commands",
     "table": "headcount.api.commands",
+    "scaling": "headcount.api.scaling_command",
     "token": "headcount.api.commands",
     "report": "headcount.dashboard.commands",
     "figure": "headcount.dashboard.figure_command",

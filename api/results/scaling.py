@@ -1,22 +1,51 @@
 """What treatments are worth by a scaling law that is fitted to the sweep's own controls."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, loss, provenance, settings
 from headcount.api.results.tables import AblationTable, TableRow
-from headcount.sweeps.statistics.scaling import FittedGain, Laws, bootstrap_laws
+from headcount.sweeps.statistics import PairedDelta
+from headcount.sweeps.statistics.scaling import FittedGain, FittedGap, Laws, bootstrap_laws
 
 RESAMPLES = 200
 
 
-def scaling_records(table: AblationTable) -> list[Record]:
-    """A row a cell: its compute and training time, the law's loss there, and what its own loss is worth: the
-    controls' compute, or time, for that loss over its own.
+@dataclass(frozen=True)
+class Worth:
+    """One cell, compared in three ways; times are those of one job's training at the speed measured."""
 
-    Raises `QueryError` where the controls cannot fix a law. Time is left out where a control's is not known.
-    """
+    row: TableRow
+    flops: float
+    seconds: float | None
+    at_equal_steps: PairedDelta | None
+    """Treatment minus control at the same steps and seed; None for a control."""
+    at_equal_flops: FittedGap
+    """Against the law of compute, at this cell's FLOPs."""
+    at_equal_time: FittedGap | None
+    """Against the law of training time, at this cell's seconds; None where a speed is not known."""
+    gain: FittedGain | None
+    """The controls' FLOPs for its loss, over its own; None for a control."""
+    time_gain: FittedGain | None
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """The laws of a sweep's controls, and what its cells are worth by them."""
+
+    by_compute: Laws
+    by_time: Laws | None
+    """None where a control's speed is not known, or fewer than four times are."""
+    runs: int
+    """That the laws are fitted to."""
+    cells: tuple[Worth, ...]
+    warnings: tuple[str, ...]
+
+
+def scaling(table: AblationTable) -> Scaling:
+    """Raises `QueryError` where the controls cannot fix a law."""
     # as everywhere, a cell with a diverged seed has no loss: those that are left would make it look better
     controls = [row for row in table.controls if row.flops and row.mean is not None]
     by_compute = _laws([(row.flops or 0.0, row.losses) for row in controls])
@@ -24,30 +53,97 @@ def scaling_records(table: AblationTable) -> list[Record]:
     by_time = None
     if all(seconds for seconds, _ in timed) and len({seconds for seconds, _ in timed}) > 3:
         by_time = _laws([(seconds or 0.0, losses) for seconds, losses in timed])
-    records = []
-    for row in table.rows:
-        if not row.flops or row.mean is None:
-            continue
-        seconds = _seconds(row)
-        law = by_compute.law
-        records.append(
-            {"role": "control" if row.is_control else "treatment"}
-            | settings(table, row)
-            | loss(row)
-            | {"flops": row.flops, "law_loss": law.loss(row.flops), "to_law": row.mean - law.loss(row.flops)}
-            | _worth("gain", None if row.is_control else by_compute.gain(row.flops, row.losses))
-            | {"seconds": seconds}
-            | _worth(
-                "time_gain",
-                by_time.gain(seconds, row.losses) if by_time and seconds and not row.is_control else None,
-            )
-            | {"law_E": law.irreducible, "law_exponent": law.exponent}
-            | provenance(row)
+    cells = tuple(
+        _worth(row, by_compute, by_time) for row in table.rows if row.flops and row.mean is not None
+    )
+    return Scaling(
+        by_compute,
+        by_time,
+        sum(len(row.losses) for row in controls),
+        cells,
+        tuple(_warnings(by_compute, by_time, cells, controls)),
+    )
+
+
+def scaling_records(table: AblationTable) -> list[Record]:
+    """A row a cell: its compute and training time, how far it lies from the laws there, and what its own loss
+    is worth: the controls' compute, or time, for that loss over its own.
+
+    Raises `QueryError` as `scaling`. Time is left out where a control's is not known.
+    """
+    found = scaling(table)
+    law = found.by_compute.law
+    return [
+        {"role": "control" if worth.row.is_control else "treatment"}
+        | settings(table, worth.row)
+        | loss(worth.row)
+        | {"flops": worth.flops, "law_loss": law.loss(worth.flops)}
+        | _gap("to_law", worth.at_equal_flops)
+        | _gain("gain", worth.gain)
+        | {"seconds": worth.seconds}
+        | _gap("time_to_law", worth.at_equal_time)
+        | _gain("time_gain", worth.time_gain)
+        | {"law_E": law.irreducible, "law_exponent": law.exponent}
+        | provenance(worth.row)
+        for worth in found.cells
+    ]
+
+
+def _worth(row: TableRow, by_compute: Laws, by_time: Laws | None) -> Worth:
+    assert row.flops
+    seconds = _seconds(row)
+    by_time = by_time if seconds else None
+    treated = not row.is_control
+    return Worth(
+        row=row,
+        flops=row.flops,
+        seconds=seconds,
+        at_equal_steps=row.delta,
+        at_equal_flops=by_compute.gap(row.flops, row.losses),
+        at_equal_time=by_time.gap(seconds or 0.0, row.losses) if by_time else None,
+        gain=by_compute.gain(row.flops, row.losses) if treated else None,
+        time_gain=by_time.gain(seconds or 0.0, row.losses) if by_time and treated else None,
+    )
+
+
+def _warnings(
+    by_compute: Laws, by_time: Laws | None, cells: Sequence[Worth], controls: Sequence[TableRow]
+) -> list[str]:
+    """What the laws cannot carry, in words."""
+    found = []
+    gains = [worth.gain for worth in cells if worth.gain is not None]
+    if far := sum(gain.extrapolated for gain in gains):
+        low, high = by_compute.law.computes
+        found.append(
+            f"{far} of {len(gains)} gains are extrapolated: the controls' compute for such a loss lies "
+            f"outside the {low:.3g} to {high:.3g} FLOP that were fitted"
         )
-    return records
+    low, high = by_compute.irreducible_interval
+    if high - low > 0.5 * max(by_compute.law.irreducible, 0.1):
+        found.append(
+            f"the runs hardly fix E: 95 % of resampled laws have it from {low:.3g} to {high:.3g}, so that a "
+            "gain far from the fitted computes means little"
+        )
+    if any(len(row.losses) < 2 for row in controls):
+        found.append("controls of one seed: the intervals leave out how much another seed would move the law")
+    if by_time is None:
+        found.append(
+            "no law of time: it needs four different speeds or lengths of the controls, all measured"
+        )
+    elif any(worth.row.mixed_environments for worth in cells):
+        found.append("times are of more than one kind of hardware: equal time compares the machines as well")
+    return found
 
 
-def _worth(name: str, found: FittedGain | None) -> Record:
+def _gap(name: str, found: FittedGap | None) -> Record:
+    return {
+        name: found.mean if found else None,
+        f"{name}_low": found.low if found else None,
+        f"{name}_high": found.high if found else None,
+    }
+
+
+def _gain(name: str, found: FittedGain | None) -> Record:
     return {
         name: found.gain if found else None,
         f"{name}_low": found.low if found else None,

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from headcount.orchestrator.scheduling.turns import Lane, Need, Turn, Waiting, arrange
@@ -91,7 +91,7 @@ class Queue:
         sweeps = {sweep.id: sweep for sweep in session.scalars(select(Sweep))}
         limited = any(s.gpu_hours is not None or s.stop_at is not None for s in sweeps.values())
         self._bounded = any(s.max_parallel is not None for s in sweeps.values()), limited
-        query = (
+        query: Any = (
             select(
                 *(SweepJob.sweep_id, SweepJob.priority, SweepJob.position, Job.id, Job.micro_batch),
                 _ran_out_of_memory(),
@@ -136,7 +136,7 @@ class Queue:
             self._kinds[job_id] = memory_kind(config)
 
 
-def _instruments(query: Select[Any]) -> Select[Any]:
+def _instruments(query: Any) -> Any:
     """Instruments whose parent has left a model, at their parent's place in the sweep."""
     parent = aliased(Job)
     has_model = exists().where(Artifact.job_id == parent.id, Artifact.kind == "model")

@@ -81,11 +81,43 @@ class FittedGain:
 
 
 @dataclass(frozen=True)
+class FittedGap:
+    """A treatment's mean loss less the law's at the same compute: negative is better."""
+
+    mean: float
+    low: float
+    high: float
+    """The middle 95 % over resampled runs."""
+    extrapolated: bool
+    """Whether this compute lies outside those that were fitted."""
+
+
+@dataclass(frozen=True)
 class Laws:
     """A law and those of resampled runs, which tell how well the runs fix it."""
 
     law: Law
     resampled: tuple[Law, ...]
+
+    @property
+    def exponent_interval(self) -> tuple[float, float]:
+        """The middle 95 % of α over resampled runs."""
+        return _middle([law.exponent for law in self.resampled])
+
+    @property
+    def irreducible_interval(self) -> tuple[float, float]:
+        """The same of E."""
+        return _middle([law.irreducible for law in self.resampled])
+
+    def gap(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGap:
+        """How far a treatment of this compute, with the loss of each of its runs, lies from the law there."""
+        values = np.asarray(losses, dtype=float)
+        generator = np.random.default_rng(seed)
+        gaps = [
+            float(generator.choice(values, len(values)).mean()) - law.loss(compute) for law in self.resampled
+        ]
+        mean = float(values.mean()) - self.law.loss(compute)
+        return FittedGap(mean, *_middle(gaps), extrapolated=self.law.extrapolates(compute))
 
     def gain(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGain:
         """What a treatment of this compute is worth, with the loss of each of its runs, one or more.
@@ -98,7 +130,7 @@ class Laws:
             law.compute_for(float(generator.choice(values, len(values)).mean())) for law in self.resampled
         ]
         gains = [np.inf if need is None else need / compute for need in needs]
-        low, high = (float(end) for end in np.quantile(gains, (0.025, 0.975), method="nearest"))
+        low, high = _middle(gains)
         needed = self.law.compute_for(float(values.mean()))
         return FittedGain(
             gain=None if needed is None else needed / compute,
@@ -106,6 +138,12 @@ class Laws:
             high=high if np.isfinite(high) else None,
             extrapolated=needed is None or self.law.extrapolates(needed),
         )
+
+
+def _middle(values: Sequence[float]) -> tuple[float, float]:
+    """The middle 95 %."""
+    low, high = np.quantile(values, (0.025, 0.975), method="nearest")
+    return float(low), float(high)
 
 
 def bootstrap_laws(

@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 from builders import build_sweep
+from rich.console import Console
 from sqlalchemy.orm import Session
 
 from headcount.api.results import AblationTable, QueryError, ablation_table, named_table
+from headcount.api.results.scaling import scaling
+from headcount.api.scaling_command import show_scaling
 
 COMPUTES = {1: 1e17, 2: 3e17, 4: 1e18, 8: 3e18, 16: 1e19}
 """By the number of KV heads, which stands for the scale here."""
@@ -68,3 +71,36 @@ def test_without_speeds_there_is_no_time_and_without_computes_no_law(table: Abla
     alike = replace(table, rows=tuple(replace(row, flops=1e18) for row in table.rows))
     with pytest.raises(QueryError, match=r"needs 4 different computes .* the runs have 1; vary model\.scale"):
         named_table(alike, "scaling")
+
+
+def test_equal_steps_equal_flops_and_equal_time_are_three_comparisons(table: AblationTable) -> None:
+    """The treatments save 30 % of the compute, and take 1.25 times as long for it."""
+    found = scaling(table)
+    assert found.by_time is not None
+    for worth in found.cells:
+        assert worth.at_equal_time is not None
+        if worth.row.is_control:
+            assert worth.at_equal_flops.mean == pytest.approx(0, abs=1e-3)
+            assert worth.gain is None
+            continue
+        assert worth.at_equal_steps == worth.row.delta
+        saved = law(1.3 * worth.flops) - law(worth.flops)
+        assert worth.at_equal_flops.mean == pytest.approx(saved, abs=2e-3)
+        in_time = law(1.3 * worth.flops) - law(1.25 * worth.flops)
+        assert worth.at_equal_time.mean == pytest.approx(in_time, abs=2e-3)
+        assert worth.at_equal_flops.low <= worth.at_equal_flops.mean <= worth.at_equal_flops.high
+    [warning] = [words for words in found.warnings if "extrapolated" in words]
+    assert warning.startswith("3 of 15 gains are extrapolated")
+
+
+def test_the_command_shows_the_law_the_comparisons_and_what_they_cannot_carry(table: AblationTable) -> None:
+    console = Console(record=True, width=200, highlight=False)
+    slow = replace(table, rows=tuple(replace(row, tokens_per_second=None) for row in table.rows))
+    show_scaling(scaling(slow), console)
+    text = console.export_text()
+    assert "L = 1.7" in text
+    assert "15 runs" in text
+    gains = [line for line in text.splitlines() if "routing_heads=4 kv_heads=1 " in line]
+    assert len(gains) == 1
+    assert " 1.30 [1." in gains[0]
+    assert "Warning: no law of time" in text

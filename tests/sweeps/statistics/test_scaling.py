@@ -50,6 +50,18 @@ def test_the_gain_of_a_method_that_saves_a_third_of_the_compute() -> None:
     assert laws == bootstrap_laws(runs, losses(runs, sd=1e-3), resamples=60)
 
 
+def test_the_gap_to_the_law_has_an_interval_as_the_law_itself_has() -> None:
+    runs = COMPUTES * 3
+    laws = bootstrap_laws(runs, losses(runs, sd=1e-3), resamples=60)
+    better = [loss - 0.01 for loss in losses([2e18] * 4, sd=1e-3, seed=5)]
+    gap = laws.gap(2e18, better)
+    assert gap.mean == pytest.approx(-0.01, abs=2e-3)
+    assert gap.low < -0.01 < gap.high < 0
+    assert (gap.extrapolated, laws.gap(6e19, better).extrapolated) == (False, True)
+    for (low, high), true in ((laws.exponent_interval, 0.15), (laws.irreducible_interval, 1.7)):
+        assert low < true < high
+
+
 def test_a_gain_beyond_the_fitted_computes_says_so() -> None:
     laws = bootstrap_laws(COMPUTES, losses(COMPUTES), resamples=3)
     assert laws.gain(3e19, losses([6e19])).extrapolated
