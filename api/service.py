@@ -1,6 +1,7 @@
 """Running the service: the address is ours before anything else starts, and a stop waits for no stream."""
 
 import errno
+import gc
 import ipaddress
 import os
 import re
@@ -37,6 +38,11 @@ class _Server(uvicorn.Server):
         assert isinstance(app, FastAPI)
         app.state.streams.stopping = True
         super().handle_exit(sig, frame)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()  # it all stays: walking through it would take 0.1 s out of an answer now and then
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to end: also where the process is gone that started this one."""

@@ -68,8 +68,8 @@ def fill(store: Store, size: Size) -> None:
         ids = [_job_id(size.name, seed, cell.id) for seed, cell in keys]
         by_key = {(seed, cell.id): job for (seed, cell), job in zip(keys, ids, strict=True)}
         losses = _losses(keys)
-        _write(session, Job, (_job(*row) for row in zip(ids, keys, losses, strict=True)))
-        _write(
+        write_rows(session, Job, (_job(*row) for row in zip(ids, keys, losses, strict=True)))
+        write_rows(
             session,
             SweepJob,
             (
@@ -83,9 +83,9 @@ def fill(store: Store, size: Size) -> None:
                 for position, (job, (seed, cell)) in enumerate(zip(ids, keys, strict=True))
             ),
         )
-        _write(session, Attempt, (_attempt(job, i) for i, job in enumerate(ids)))
-        _write(session, Measurement, (m for i, job in enumerate(ids) for m in _measurements(job, i)))
-        _write(session, Event, (_event(sweep.id, job) for job in ids))
+        write_rows(session, Attempt, (_attempt(job, i) for i, job in enumerate(ids)))
+        write_rows(session, Measurement, (m for i, job in enumerate(ids) for m in _measurements(job, i)))
+        write_rows(session, Event, (_event(sweep.id, job) for job in ids))
         _evaluations(session, sweep.id, ids, losses)
 
 
@@ -213,7 +213,8 @@ def _event(sweep: int, job_id: str) -> dict[str, Any]:
     return {"sweep_id": sweep, "job_id": job_id, "kind": "settled", "detail": detail, "created": CREATED}
 
 
-def _write(session: Session, table: type[Base], rows: Iterator[dict[str, Any]]) -> None:
+def write_rows(session: Session, table: type[Base], rows: Iterator[dict[str, Any]]) -> None:
+    """Rows of one table, in batches."""
     while batch := list(itertools.islice(rows, 2000)):
         session.execute(insert(table), batch)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from headcount.api.bench import filling, service, steps
+from headcount.api.bench import filling, instruments, service, steps
 from headcount.orchestrator.bench.figures import Figure, load_words
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Sweep
@@ -32,6 +32,8 @@ def measure(
     sizes = steps.sizes(sweeps)
     for size in sizes:
         filling.fill(store, size)
+    instruments.fill_instruments(store)
+    sizes.append(instruments.SIZE)
     if store.file is None:
         filling.analyze(store)  # as PostgreSQL does by itself, after a while
     jobs = sum(size.jobs for size in sizes)

@@ -5,14 +5,14 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import update
 
 from headcount.api import results
-from headcount.api.bench import crowd, filling, service, writer
+from headcount.api.bench import crowd, filling, instruments, service, writer
 from headcount.api.bench.client import Answer, Connection, stream
 from headcount.api.formats import render
 from headcount.orchestrator.bench.figures import Figure, Times, repeated, resident_mib
@@ -25,7 +25,14 @@ QUESTIONS = (
     "table.json",
     "table.csv",
     *(f"tables/{name}.json" for name in ("main", "heads", "grid", "lr", "best_lr", "seeds", "throughput")),
+    "free.json?rows=model.routing_heads&columns=model.kv_heads&value=delta&statistic=mean&statistic=se",
 )
+ERRORS = "tables/errors.json"
+OF_INSTRUMENTS = tuple(
+    f"tables/{name}.json" for name in ("width", "alignment", "routing", "probe", "downstream")
+)
+"""Asked of the one sweep that has streams, widths and instruments, `INSTRUMENT_TURNS` times each."""
+INSTRUMENT_TURNS = 20
 LARGE = filling.Size("large", 40, 10)
 ROWS = filling.Size("rows", 20, 5)
 GROUPED = filling.Size("grouped", 16, 5)
@@ -94,15 +101,24 @@ async def _answers(store: Store, where: service.Running, sweeps: int) -> list[Fi
         assert found.status == (304 if etag else 200), f"{found.status} {path}: {found.body[:300]!r}"
         return found
 
-    cold, known, pages, large = Times(), Times(), Times(), Times()
-    for sweep in range(sweeps):
-        for question in QUESTIONS:
-            path = f"bench-{sweep:03}/{question}"
-            _change(store, f"bench-{sweep:03}")  # so that no part is kept from the question before
-            first = await ask(path)
-            cold.values.append(first.milliseconds)
-            known.values.append((await ask(path, first.headers["etag"])).milliseconds)
-        pages.values.append((await ask(f"bench-{sweep:03}/jobs")).milliseconds)
+    known, pages, large = Times(), Times(), Times()
+
+    async def cold(sweep: str, questions: Sequence[str]) -> dict[str, Times]:
+        """What each question takes, by the question."""
+        found: dict[str, Times] = {}
+        for question in questions:
+            _change(store, sweep)  # so that no part is kept from the question before
+            first = await ask(f"{sweep}/{question}")
+            found[question.partition("?")[0]] = Times([first.milliseconds])
+            known.values.append((await ask(f"{sweep}/{question}", first.headers["etag"])).milliseconds)
+        return found
+
+    tables = _together([await cold(f"bench-{number:03}", QUESTIONS) for number in range(sweeps)])
+    turns = [await cold(instruments.SIZE.name, (*OF_INSTRUMENTS, ERRORS)) for _ in range(INSTRUMENT_TURNS)]
+    measured = _together(turns)
+    errors = {ERRORS: measured.pop(ERRORS)}
+    for number in range(sweeps):
+        pages.values.append((await ask(f"bench-{number:03}/jobs")).milliseconds)
     for _ in range(3):
         for question in QUESTIONS:
             _change(store, LARGE.name)
@@ -114,13 +130,33 @@ async def _answers(store: Store, where: service.Running, sweeps: int) -> list[Fi
         first_pages.values.append(found.milliseconds)
     connection.close()
     return [
-        Figure("any table of 1,000 jobs, cold, p99", cold.p99, "ms", at_most=100, detail=cold.words()),
+        *_by_median("any table of 1,000 jobs, cold, p99", tables),
+        *_by_median("of streams, widths and instruments, p99", measured),
+        *_by_median("of the errors inside 1,000 jobs, p99", errors, bound=None),
         Figure("any table, 304, p99", known.p99, "ms", at_most=20, detail=known.words()),
         Figure(
             "any table of 10,000 jobs, cold, largest", large.p99, "ms", at_most=1000, detail=large.words()
         ),
         Figure("first page of a sweep's jobs, p99", pages.p99, "ms", at_most=50, detail=pages.words()),
         Figure("first page of all jobs, p99", first_pages.p99, "ms", at_most=50, detail=first_pages.words()),
+    ]
+
+
+def _together(turns: Sequence[dict[str, Times]]) -> dict[str, Times]:
+    """The times of each question in all turns."""
+    return {question: Times([t for turn in turns for t in turn[question].values]) for question in turns[0]}
+
+
+def _by_median(name: str, times: dict[str, Times], bound: float | None = 100) -> list[Figure]:
+    """What all took, and each question, the slowest first."""
+    every = Times([t for found in times.values() for t in found.values])
+    slowest = sorted(times.items(), key=lambda item: -item[1].median)
+    return [
+        Figure(name, every.p99, "ms", at_most=bound, detail=every.words()),
+        *(
+            Figure(f"  {question}, median", found.median, "ms", detail=f"largest {max(found.values):.3g}")
+            for question, found in slowest
+        ),
     ]
 
 

@@ -124,7 +124,9 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
         rows = rows.where(Cell.id == cell_id)
     results: dict[int, list[SeedResult]] = {}
     costs: dict[int, _Cost] = {}
-    for cell, seed, job_id, state, tail_mean, diverged_step, parameters, flops, kind in session.execute(jobs):
+    connection = session.connection()  # rows of columns alone come faster than through the session
+    found = connection.execute(jobs).all()
+    for cell, seed, job_id, state, tail_mean, diverged_step, parameters, flops, kind in found:
         finite = state == "finished" and tail_mean is not None and math.isfinite(tail_mean)
         results.setdefault(cell, []).append(
             SeedResult(seed, job_id, state, tail_mean if finite else None, diverged_step)
@@ -134,7 +136,7 @@ def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tupl
     adaptive = adaptive_of(session, sweep)
     return tuple(
         _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, _Cost()), sweep.seeds, adaptive)
-        for cell in session.execute(rows)
+        for cell in connection.execute(rows).all()
     )
 
 

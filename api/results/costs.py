@@ -1,10 +1,9 @@
 """What each cell of a sweep cost: arithmetic, speed, memory, and in which environments its jobs trained."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
@@ -39,13 +38,15 @@ class CellCosts:
 
 def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> dict[int, CellCosts]:
     """The costs of every one of the sweep's `cells` that has a job."""
+    connection = session.connection()  # rows of columns alone come faster than through the session
     costs: dict[int, CellCosts] = {}
     places = {result.job_id: (cell.id, result.seed) for cell in cells for result in cell.results}
     of_sweep = (SweepJob.job_id == Job.id, SweepJob.sweep_id == sweep_id)
     one = select(func.min(SweepJob.job_id)).where(SweepJob.sweep_id == sweep_id).group_by(SweepJob.cell_id)
-    configs = select(SweepJob.cell_id, Job.flops, Job.config).where(*of_sweep, Job.id.in_(one))
-    for cell, flops, config in session.execute(configs):
-        costs[cell] = CellCosts(flops_per_token=_per_token(flops, config))
+    sizes = [Job.config[field].as_integer() for field in _SIZES]
+    configs = select(SweepJob.cell_id, Job.flops, *sizes).where(*of_sweep, Job.id.in_(one))
+    for cell, flops, *told in connection.execute(configs).all():
+        costs[cell] = CellCosts(flops_per_token=_per_token(flops, *told))
     measured = (
         select(
             SweepJob.cell_id,
@@ -59,7 +60,7 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
         .where(SweepJob.sweep_id == sweep_id, Measurement.name.in_(MEASURED))
         .group_by(SweepJob.cell_id, Measurement.name)
     )
-    for cell, name, mean, most, jobs, squares in session.execute(measured):
+    for cell, name, mean, most, jobs, squares in connection.execute(measured).all():
         if name == "tokens_per_second":
             costs[cell].tokens_per_second = mean
         elif name == "peak_memory_bytes":
@@ -71,7 +72,7 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
         .join(SweepJob, SweepJob.job_id == Attempt.job_id)
         .where(SweepJob.sweep_id == sweep_id, Attempt.environment.is_not(None))
     )
-    for job_id, environment in session.execute(trained):
+    for job_id, environment in connection.execute(trained).all():
         if environment != "null" and job_id in places:
             cell, seed = places[job_id]
             costs[cell].environments.setdefault(seed, set()).add(_without_routing(environment))
@@ -86,15 +87,20 @@ def _without_routing(environment: str) -> tuple[str, str | None]:
     return json.dumps(known, sort_keys=True), routing
 
 
-def _per_token(flops: float, config: Mapping[str, Any]) -> float | None:
-    """A job's FLOPs over its tokens: an evaluation is forward only, a third (`trainer.flops.job_flops`)."""
-    try:
-        trained = config["train.steps"] * config["train.batch_tokens"]
-        evaluations = evaluation_count(config["train.steps"], config["train.eval_every"])
-        evaluated = evaluations * config["train.eval_windows"] * config["data.context"]
-    except KeyError:  # a run from elsewhere
+_SIZES = ("train.steps", "train.batch_tokens", "train.eval_every", "train.eval_windows", "data.context")
+"""The fields that say how many tokens a job reads."""
+
+
+def _per_token(flops: float, *sizes: int | None) -> float | None:
+    """A job's FLOPs over its tokens: an evaluation is forward only, a third (`trainer.flops.job_flops`).
+
+    None for a run from elsewhere, which does not tell its sizes.
+    """
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(_SIZES) or not flops:
         return None
-    return flops / (trained + evaluated / 3) if flops else None
+    steps, batch_tokens, every, windows, context = known
+    return flops / (steps * batch_tokens + evaluation_count(steps, every) * windows * context / 3)
 
 
 def mixed(treatment: CellCosts | None, control: CellCosts | None, seeds: tuple[int, ...]) -> bool:

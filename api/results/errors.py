@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from math import fsum, sqrt
 from typing import Any
 
-from sqlalchemy import case, or_, select
+from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import NotFoundError, find_job, find_sweep
 from headcount.api.results.records import Record, provenance, settings
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store.models import Evaluation, Job, SweepJob
-from headcount.sweeps.statistics import MeanEstimate, TailError, tail_error, window_error
+from headcount.sweeps.statistics import MeanEstimate, TailError, sample_sd, tail_error, window_error
 
 FEWEST = 6
 """Evaluations of a tail from which on its error between steps can be told."""
@@ -112,29 +112,28 @@ def error_records(session: Session, table: AblationTable) -> list[Record]:
 
 def _tails(session: Session, sweep: str) -> dict[int, dict[int, tuple[list[float], list[float]]]]:
     """By cell and seed: the losses of the tail in order, and those by window at the last step."""
-    at_end = case((Evaluation.step == Job.step, Evaluation.window_losses))
-    rows = session.execute(
-        select(SweepJob.cell_id, Job.seed, Job.tail, Evaluation.loss, at_end)
-        .join(Job, Job.id == SweepJob.job_id)
-        .join(Evaluation, Evaluation.job_id == Job.id)
-        .where(SweepJob.sweep_id == find_sweep(session, sweep).id, Job.state == "finished", _in_tail())
-        .order_by(SweepJob.cell_id, Job.seed, Evaluation.step)
-    )
+    of_sweep = (SweepJob.sweep_id == find_sweep(session, sweep).id, Job.state == "finished")
+    query = select(SweepJob.cell_id, Job.seed, Job.tail).join(Job, Job.id == SweepJob.job_id).where(*of_sweep)
+    evaluated = query.join(Evaluation, Evaluation.job_id == Job.id)
+    losses = evaluated.add_columns(Evaluation.loss).where(_in_tail())
     found: defaultdict[int, dict[int, tuple[list[float], list[float]]]] = defaultdict(dict)
-    for cell, seed, tail, loss, windows in rows:
-        losses, last = found[cell].setdefault(seed, ([], []))
+    losses = losses.order_by(SweepJob.job_id, Evaluation.step)
+    for cell, seed, tail, loss in session.connection().execute(losses).all():
+        told, _ = found[cell].setdefault(seed, ([], []))
         if loss is not None:
-            losses.append(loss)
+            told.append(loss)
             if tail is not None:
-                del losses[:-tail]
-        if windows and None not in windows:
-            last[:] = windows
+                del told[:-tail]
+    windows = evaluated.add_columns(Evaluation.window_losses).where(Evaluation.step == Job.step)
+    for cell, seed, _, at_end in session.connection().execute(windows).all():
+        if at_end and None not in at_end:
+            found[cell][seed][1].extend(at_end)
     return dict(found)
 
 
 def _window_se(losses: Sequence[Sequence[float]]) -> float | None:
-    errors = [window_error([windows]).se for windows in losses]
-    return _rms([error for error in errors if error is not None])
+    """Of jobs that have two windows or more each."""
+    return _rms([sample_sd(windows) / len(windows) ** 0.5 for windows in losses])
 
 
 def _rms(values: Sequence[float]) -> float | None:

@@ -13,7 +13,6 @@ from headcount.api.results.instruments import (
     ENTROPY,
     PROBE,
     STDERR,
-    TOP_SOURCE,
     BySeed,
     Sites,
     figure,
@@ -51,7 +50,7 @@ def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Buil
             records.append(
                 settings(table, row)
                 | _spread("entropy", overall[row.cell])
-                | {"site_entropies": told.means(ENTROPY), "site_top_sources": told.modes(TOP_SOURCE)}
+                | {"site_entropies": told.entropies, "site_top_sources": told.top_sources}
                 | {"n": len(overall[row.cell])}
                 | provenance(row)
             )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt
 
 import numpy as np
@@ -42,22 +43,32 @@ def tail_error(evaluations: Values) -> TailError:
     n = len(y)
     if n < 6:
         raise ValueError(f"the error of a tail mean needs at least 6 evaluations, but there are {n}")
-    x = np.arange(n) - (n - 1) / 2
-    scatter = y - y.mean() - x * (x @ y / (x @ x))
+    x, squared = _places(n)
+    mean = y.mean()
+    scatter = y - mean - x * (x @ y / squared)
     squares = float(scatter @ scatter)
     sd = sqrt(squares / (n - 2))
     rho = float(scatter[1:] @ scatter[:-1]) / squares if squares > 0 else 0.0
     rho = min(max((n * rho + 2) / (n - 4), 0.0), 0.99)
     inflation = ar1_inflation(n, rho)
-    return TailError(float(y.mean()), sd, sd * sqrt(inflation / n), rho, inflation, n)
+    return TailError(float(mean), sd, sd * sqrt(inflation / n), rho, inflation, n)
 
 
 def ar1_inflation(n: int, autocorrelation: float) -> float:
     """Variance of an AR(1) process's mean over that of n independent values: 1 + 2Σ(1 − k/n)ρᵏ."""
     if n < 1 or not -1 < autocorrelation < 1:
         raise ValueError(f"ar1_inflation needs n ≥ 1 and |ρ| < 1, but {n=} and ρ = {autocorrelation}")
+    if autocorrelation == 0:
+        return 1.0
     k = np.arange(1, n)
     return float(1 + 2 * np.sum((1 - k / n) * autocorrelation**k))
+
+
+@lru_cache(maxsize=64)
+def _places(n: int) -> tuple[Array, float]:
+    """Those of n evaluations around their middle, and the sum of their squares."""
+    x = np.arange(n) - (n - 1) / 2
+    return x, float(x @ x)
 
 
 def window_error(losses: Array | Sequence[Sequence[float]], *, confidence: float = 0.95) -> MeanEstimate:
