@@ -12,6 +12,7 @@ from headcount.__main__ import cli
 from headcount.sweeps.file.spec import load_spec, parse_spec
 from headcount.sweeps.forecasting.forecast import forecast
 from headcount.sweeps.planning.plan import Plan, plan
+from headcount.sweeps.rendering import counted
 from headcount.sweeps.studies import Study, studies, study_files
 from headcount.trainer.config import DataConfig, JobConfig, effective_fields, fields_of, job_from_fields
 from headcount.trainer.data import Dataset, Manifest, open_dataset, prepare
@@ -73,6 +74,8 @@ def test_every_study_that_is_not_small_has_a_small_variant() -> None:
         ("temperature_control", 5, 1, 30),
         ("compact_head_count", 20, 4, 72),
         ("compact_rates", 60, 12, 72),
+        ("downstream", 3, 3, 18),
+        ("midtraining", 1, 1, 6),
     ],
 )
 def test_a_study_has_the_size_that_its_comment_says(
@@ -85,8 +88,18 @@ def test_a_study_has_the_size_that_its_comment_says(
     assert len(result.jobs) == jobs
     if name != "quickstart":  # which explains the product instead
         comment = path.read_text().replace("\n# ", " ")
-        assert f"{treatments} cells and " in comment
+        assert f"{counted(treatments, 'cell')} and " in comment
         assert f" are {jobs} jobs" in comment
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "whole", "small"),
+    [("query_probe", "probe", 12, 6), ("downstream", "evaluate", 18, 0), ("midtraining", "evaluate", 6, 0)],
+)
+def test_finished_jobs_are_looked_at(name: str, kind: str, whole: int, small: int) -> None:
+    study = next(study for study in studies() if study.path.stem == name)
+    for is_small, count in ((False, whole), (True, small)):
+        assert [asked.kind for asked in study.plan(is_small).instruments] == [kind] * count
 
 
 def test_the_search_has_at_most_the_size_that_its_comment_says() -> None:
@@ -134,7 +147,8 @@ def test_a_job_of_each_kind_trains(kind: str, text: Dataset) -> None:
     fields = fields_of(KINDS[kind])
     short = {"train.steps": 12, "train.warmup_steps": 1, "train.eval_every": 1, "train.eval_windows": 1}
     size = {"model.layers": 2, "data.context": 32, "train.batch_tokens": 128, "train.peak_lr": 3e-3}
-    events = list(train(job_from_fields({**fields, **short, **size}), text))
+    anew = {"init.weights": "", "train.ema_decay": 0}
+    events = list(train(job_from_fields({**fields, **short, **size, **anew}), text))
     assert isinstance(events[-1], Result)
     assert events[-1].outcome == "finished"
     assert events[-1].tail_mean is not None
