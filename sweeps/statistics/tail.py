@@ -67,7 +67,7 @@ def ar1_inflation(n: int, autocorrelation: float) -> float:
 @lru_cache(maxsize=64)
 def _places(n: int) -> tuple[Array, float]:
     """Those of n evaluations around their middle, and the sum of their squares."""
-    x = np.arange(n) - (n - 1) / 2
+    x: Array = np.arange(n, dtype=np.float64) - (n - 1) / 2
     return x, float(x @ x)
 
 
