@@ -8,6 +8,7 @@ from headcount.dashboard.figures import depth
 from headcount.dashboard.figures import head_reads as heads
 from headcount.dashboard.options import ALL_HEADS
 from headcount.dashboard.panel import Figure, caption
+from headcount.dashboard.tabs.probed import instrument_figures
 from headcount.dashboard.tabs.view import View
 
 MOST_LINES = 16
@@ -17,7 +18,12 @@ _SOURCES = "by the mean weight over tokens and heads, in most of the jobs; 0 is 
 def depth_figures(view: View) -> list[Figure]:
     """By site of every chosen cell, and by head of the one that `of` names."""
     chosen = [row for row in view.table.treatments if view.choice.shows(row.settings)]
-    return [*_site_figures(view, chosen), *_head_figures(view, _told_apart(view, chosen))]
+    of = _told_apart(view, chosen)
+    return [
+        *_site_figures(view, chosen),
+        *_head_figures(view, of),
+        *instrument_figures(view, chosen, of),
+    ]
 
 
 def _site_figures(view: View, chosen: list[TableRow]) -> list[Figure]:
