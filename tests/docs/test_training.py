@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from headcount.trainer.config import FIELDS, job_from_fields
+from headcount.trainer.execution import micro_batch_rule
 from headcount.trainer.flops import parameter_count
 from headcount.trainer.scales import SCALES
 
@@ -34,3 +35,16 @@ def test_every_field_of_the_recipe_is_named() -> None:
     given_by_scale = {"steps", "batch_tokens"}
     fields = {name.partition(".")[2] for name in FIELDS if name.startswith("train.")} - given_by_scale
     assert fields - named == set()
+
+
+def test_the_table_of_micro_batches() -> None:
+    table = PAGE[PAGE.index("| card | `50m` |") :].partition("\n\n")[0].splitlines()
+    scales = re.findall(r"`(\w+)`", table[0])
+    assert scales == ["50m", "100m", "124m", "350m", "1b"]
+    told: dict[int, list[int]] = {}
+    for card, *windows in (line.strip("| ").split(" | ") for line in table[2:]):
+        told |= {int(size): list(map(int, windows)) for size in re.findall(r"\d+", card)}
+    jobs = [job_from_fields({"model.scale": scale, "model.vocab_size": 151_936}) for scale in scales]
+    assert told == {
+        size: [micro_batch_rule(job, size * 1.06e9) for job in jobs] for size in (24, 40, 48, 80, 141)
+    }

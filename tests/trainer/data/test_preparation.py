@@ -169,14 +169,21 @@ def test_processes_that_prepare_at_once_leave_one_complete_data_set(tmp_path: Pa
     assert not list((tmp_path / "data").glob(".preparing-*"))
 
 
-def test_hardly_any_validation_text_is_in_the_training_text(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def library_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the Python library is prepared."""
+    home = tmp_path_factory.mktemp("library")
+    prepare(DataConfig(context=128), home)
+    return home
+
+
+def test_hardly_any_validation_text_is_in_the_training_text(tmp_path: Path, library_home: Path) -> None:
     """How many of the 64-byte windows of the validation side are in the training side too, on real text.
 
     Under 10 % where documents are split, most of that in two modules that are nearly copies of others (only
     exact copies are dropped); under 2 % where one large file is cut.
     """
-    library = prepare(DataConfig(context=128), tmp_path)
-    train, validation = sides(library, tmp_path)
+    train, validation = sides(prepare(DataConfig(context=128), library_home), library_home)
     assert _share_of_windows(validation, train) < 0.10
     source = find_source(DataConfig(context=128))
     (tmp_path / "library.txt").write_bytes(b"".join(source.read(path) for path in source.files))
@@ -200,18 +207,18 @@ def _window_hashes(text: bytes) -> np.ndarray:
     return hashes[(hashes >> np.uint64(60)) == 0]
 
 
-def test_stdlib(tmp_path: Path) -> None:
-    manifest = prepare(DataConfig(context=128), tmp_path)
+def test_stdlib(library_home: Path) -> None:
+    manifest = prepare(DataConfig(context=128), library_home)
     assert manifest.name == "stdlib"
     assert manifest.train_tokens > 5_000_000
     assert 0.01 < manifest.validation_tokens / manifest.train_tokens < 0.1
-    train, validation = sides(manifest, tmp_path)
+    train, validation = sides(manifest, library_home)
     documents = [*train.split(b"\0"), *validation.split(b"\0")]
     this = Path(random.__file__).read_bytes()
     assert documents.count(this) == 1
-    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    assert prepare(DataConfig(context=128), tmp_path) == manifest
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == written
+    written = {path: path.stat().st_mtime_ns for path in library_home.rglob("*") if path.is_file()}
+    assert prepare(DataConfig(context=128), library_home) == manifest
+    assert {path: path.stat().st_mtime_ns for path in library_home.rglob("*") if path.is_file()} == written
 
 
 @pytest.mark.parametrize(
