@@ -56,7 +56,8 @@ def check_conversion(
                 f"logits in {_name(dtype)} equal to the additive stream's, bit for bit", device, tell
             ):
                 check_identity(model, job, tokens, dtype)
-        check_against_transformers(model, source, tokens, tell)
+        with _measured("logits compared with those of transformers", device, tell):
+            check_against_transformers(model, source, tokens, tell)
 
 
 def random_tokens(job: JobConfig, device: torch.device) -> Tensor:

@@ -31,8 +31,8 @@ _LONG_WINDOWS: dict[str, Any] = {
 
 
 def write_random(folder: Path, family: str, scale: str) -> None:
-    """In bfloat16 and shards of 1 GB, of the scale's shape. `llama` and `qwen3` have their embedding tied, and
-    windows of 8,192 tokens by RoPE scaling."""
+    """In bfloat16 and shards of 1 GB, of the scale's shape. `llama` and `qwen3` have their embedding tied,
+    and windows of 8,192 tokens by RoPE scaling."""
     transformers = optional("transformers")
     shape = SCALES[scale]
     long = _LONG_WINDOWS.get(family)
