@@ -1,6 +1,6 @@
 import hashlib
-import subprocess
-import sys
+import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -96,22 +96,14 @@ def test_a_checkpoint_of_another_owner_is_refused(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_and_keeps_what_was_there(tmp_path: Path) -> None:
     saved(tmp_path, 5, 10)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    code = f"""
-import resource, torch
-from pathlib import Path
-from headcount.trainer.job_files.checkpoint import save
-from headcount.trainer.errors import UserError
-resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-try:
-    save(Path({str(tmp_path)!r}), 15, {{"w": torch.zeros(100_000)}}, {{}})
-except UserError as error:
-    print(error)
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert (
-        f"cannot write the checkpoint of step 15 in {tmp_path}: File too large; free some space"
-        in done.stdout
-    )
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    told = f"cannot write the checkpoint of step 15 in {tmp_path}: File too large; free some space"
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(UserError, match=re.escape(told)):
+            save(tmp_path, 15, {"w": torch.zeros(100_000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
