@@ -68,7 +68,7 @@ class Model(nn.Module):
         return {name: parameter.grad for name, parameter in self.named_parameters()}
 
 
-TOKENS = torch.tensor([[3, 1, 4]], device=DEVICE)
+TOKENS = torch.tensor([[3, 1]], device=DEVICE)
 
 
 def trained_once(model: Model, *batches: Tensor) -> dict[str, Tensor]:
@@ -113,7 +113,7 @@ def test_a_product_wants_only_the_gradients_asked_for():
 
 
 def test_gradients_accumulate_over_micro_batches():
-    other = torch.tensor([[1, 5, 9]], device=DEVICE)
+    other = torch.tensor([[5, 9]], device=DEVICE)
     assert_close(
         trained_once(Model("two_phase"), TOKENS, other), trained_once(Model("reference"), TOKENS, other)
     )

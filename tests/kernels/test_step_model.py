@@ -9,7 +9,7 @@ from headcount.kernels.step_model import Model, Transformer
 
 GPU = torch.cuda.is_available()
 DEVICE = "cuda" if GPU else "cpu"
-SMALL = Model(windows=1, context=8, width=128, layers=2, feed_forward=64, routing_heads=2, vocabulary=50)
+SMALL = Model(windows=1, context=4, width=128, layers=2, feed_forward=64, routing_heads=2, vocabulary=50)
 
 
 def tokens() -> Tensor:
@@ -35,7 +35,7 @@ def test_every_implementation_gives_the_model_the_same_loss_and_gradients():
 
 def test_flops_count_every_weight_once_a_pass_and_token():
     weights = 2 * (4 * 128**2 + 3 * 128 * 64) + 50 * 128
-    assert SMALL.flops() == 8 * (6 * weights + 6 * 2 * 128 * 8)
+    assert SMALL.flops() == 4 * (6 * weights + 6 * 2 * 128 * 4)
 
 
 @quiet_compile
