@@ -77,6 +77,26 @@ def test_event_files_hold_every_curve(filled: Store, tmp_path: Path) -> None:
     assert any(value is None for job in jobs for _, value in job.curves["evaluation.loss"])
 
 
+@pytest.mark.skipif(importlib.util.find_spec("mlflow") is None, reason="needs MLflow")
+def test_runs_of_mlflow_hold_every_curve_and_are_written_once(filled: Store, tmp_path: Path) -> None:
+    mlflow = importlib.import_module("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    with filled.read() as session:
+        assert write_mlflow(session, "head-count", uri) == (3, 0)
+        assert write_mlflow(session, "head-count", uri) == (0, 3)
+        jobs = {job.id: job for job in job_curves(session, "head-count")}
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    runs = client.search_runs([client.get_experiment_by_name("head-count").experiment_id])
+    assert len(runs) == len(jobs) == 3
+    for run in runs:
+        job = jobs[run.data.tags["headcount.job"]]
+        assert run.info.status == ("FINISHED" if job.state == "finished" else "FAILED")
+        assert run.data.metrics.get("tail_mean") == job.tail_mean
+        for name, points in job.curves.items():
+            told = {(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)}
+            assert told == {(step, value) for step, value in points if value is not None}
+
+
 @pytest.mark.skipif(importlib.util.find_spec("mlflow") is not None, reason="MLflow is here")
 def test_a_missing_mlflow_is_told_with_what_to_install(filled: Store) -> None:
     with filled.read() as session, pytest.raises(UserError, match=r"pip install 'headcount\[mlflow\]'"):
