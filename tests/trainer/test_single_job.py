@@ -61,6 +61,16 @@ def test_how_it_is_computed_is_told(file: Path, capsys: pytest.CaptureFixture[st
     assert "exact False" in environment
 
 
+def test_a_job_that_diverges_is_told_and_exits_with_3(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = json.loads(file.read_text())
+    job["job"]["train"] |= {"peak_lr": 1e30, "warmup_steps": 0}
+    file.write_text(json.dumps(job))
+    assert main([str(file), "--home", str(file.parent / "home")]) == 3
+    told = capsys.readouterr().out
+    assert re.search(r"^result diverged at step \d+$", told, re.MULTILINE)
+    assert not (file.parent / "job" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
