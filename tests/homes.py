@@ -151,3 +151,19 @@ def write_text(folder: Path) -> None:
     for number in range(4):
         text = " ".join(draw.choices(words, k=12_000))
         (folder / f"{number}.txt").write_text(text)
+
+
+def trained_alone(file: Path, home: Path) -> dict[str, float | None]:
+    """Job to tail mean of a sweep's file, by the trainer in this process: no cluster, no store."""
+    from headcount.sweeps.file.spec import load_spec
+    from headcount.sweeps.planning.plan import plan
+    from headcount.trainer.data import open_dataset, prepare
+    from headcount.trainer.events import Result
+    from headcount.trainer.loop import train
+
+    means = {}
+    for job in plan(load_spec(file), lambda data: prepare(data, home)).jobs:
+        *_, result = train(job.config, open_dataset(job.fingerprint, home))
+        assert isinstance(result, Result)
+        means[job.id] = result.tail_mean
+    return means

@@ -1,5 +1,6 @@
 """A Ray cluster of several nodes on one machine, each started as a user would."""
 
+import json
 import os
 import shutil
 import signal
@@ -40,15 +41,32 @@ assert accepted, why
 """
 
 
+_REQUESTED = """
+import sys
+from ray._raylet import GcsClient
+print((GcsClient(address=sys.argv[1]).internal_kv_get(b"autoscaler_resource_request") or b"[]").decode())
+"""
+
+_DECLARE = """
+import sys
+from ray._raylet import GcsClient
+from ray.core.generated.autoscaler_pb2 import ClusterConfig, NodeGroupConfig
+group = NodeGroupConfig(name="workers", max_count=2, resources={"CPU": 1, "GPU": int(sys.argv[2])})
+config = ClusterConfig(node_group_configs=[group])
+GcsClient(address=sys.argv[1]).report_cluster_config(config.SerializeToString())
+"""
+
+
 class Nodes:
     """A cluster whose nodes are processes of their own, started as a user would."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *head: str, **more: str) -> None:
+        """`head` are options of the head's beside the usual ones; `more` is added to its environment."""
         self.folder, self.started = folder, dict[str, "subprocess.Popen[bytes]"]()
         kept = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         self.environment = {**kept, **ACCESS}
         self.address = ""
-        self.start("head", "--head", "--port=0", "--num-cpus=0", f"--temp-dir={folder}")
+        self.start("head", "--head", "--num-cpus=0", f"--temp-dir={folder}", *(head or ["--port=0"]), **more)
         file = folder / "ray_current_cluster"
         self.address = wait_for(lambda: file.exists() and file.read_text().strip(), 60)
 
@@ -66,13 +84,23 @@ class Nodes:
             start_new_session=True,
         )
         if self.address:  # nodes that start at once on one machine take each other's ports
-            wait_for(lambda: self._alive() >= len(self.started), 60)
+            wait_for(lambda: self.alive() >= len(self.started), 60)
 
     def drain(self, node: str) -> None:
         """Tell the node of that id that it goes in 30 s, as a cloud does before it takes one back."""
         self._ask(_DRAIN, node)
 
-    def _alive(self) -> int:
+    def declare_maximum(self, gpus: int) -> None:
+        """State that the cluster may grow to two nodes of so many GPUs, as what starts its nodes does."""
+        self._ask(_DECLARE, str(gpus))
+
+    def requested(self) -> list[dict[str, float]]:
+        """What the autoscaler was asked for last."""
+        bundles: list[dict[str, float]] = json.loads(self._ask(_REQUESTED))
+        return bundles
+
+    def alive(self) -> int:
+        """How many nodes are, with the head."""
         return int(self._ask(_COUNT))
 
     def _ask(self, code: str, *arguments: str) -> str:
@@ -103,13 +131,13 @@ class Nodes:
 
 
 @contextmanager
-def ray_nodes() -> Iterator[Nodes]:
+def ray_nodes(*head: str, **more: str) -> Iterator[Nodes]:
     """A cluster whose head holds no jobs; commands that are started meanwhile may talk to it."""
     folder = Path(tempfile.mkdtemp(prefix="hc-"))  # sockets need short paths
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ACCESS.items():
             patch.setenv(name, value)
-        made = Nodes(folder)
+        made = Nodes(folder, *head, **more)
         yield made
         made.stop()
     shutil.rmtree(folder, ignore_errors=True)

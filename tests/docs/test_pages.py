@@ -155,3 +155,12 @@ def test_the_page_on_failures_names_tests_that_are_there() -> None:
         text = (ROOT / "tests" / "orchestrator" / path).read_text()
         name = re.sub(r"\W+", "_", words.strip().lower())
         assert f"def test_{name}" in text, (path, words)
+
+
+def test_every_thread_on_the_page_on_failures_has_a_test_or_a_reason() -> None:
+    text = (DOCS / "failures.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w-]+(?: PR)?#\d+[^|]*) \|[^|]+\| ([^|]+) \| ([^|]*)\|$", text, re.MULTILINE)
+    assert len(rows) == 68
+    assert len({thread for thread, *_ in rows}) == len(rows)
+    for thread, holds, shown in rows:
+        assert re.search(r"`[\w./]*test_\w+\.py`|`headcount bench ", shown) or "cannot occur" in holds, thread

@@ -1,12 +1,11 @@
 """The user's mistakes, through the command line: one clear error, exit code 2, nothing half-written."""
 
-import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from disks import small_disk
 from homes import Home
 
 from headcount.orchestrator.cluster import local_ray
@@ -76,37 +75,21 @@ def test_a_home_under_a_file_is_refused(tmp_path: Path) -> None:
         assert "not a folder; set HEADCOUNT_HOME" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_a_read_only_home_is_one_clear_error(home: Home) -> None:
-    with _mounted(home.folder, "size=1m,ro"):
+    with small_disk(home.folder, "size=1m,ro"):
         _refused(home, ["run", home.sweep(60)], "home: it is read-only; set HEADCOUNT_HOME")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_a_full_disk_is_one_clear_error(home: Home) -> None:
-    with _mounted(home.folder, "size=64k"):
+    with small_disk(home.folder, "size=64k"):
         _refused(home, ["run", home.sweep(60)], "space")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 def test_a_disk_that_fills_up_while_jobs_run_ends_the_run_and_leaves_nothing_at_work(home: Home) -> None:
-    with _mounted(home.folder, "size=600k"):
+    with small_disk(home.folder, "size=600k"):
         _refused(home, ["run", home.sweep(60)], "headcount.db has no space left on its disk")
         assert home.slot_processes() == []
         assert local_ray.read_record(home.folder) is None
-
-
-@contextmanager
-def _mounted(folder: Path, options: str) -> Iterator[None]:
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-    mounted = subprocess.run(mount, capture_output=True, text=True)
-    if mounted.returncode:
-        pytest.skip(f"cannot mount here: {mounted.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", folder], check=True)
 
 
 def _refused(home: Home, command: list[str], message: str) -> None:

@@ -8,14 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from homes import Home, wait_for
+from homes import Home, trained_alone, wait_for
 
 from headcount.orchestrator.cluster import local_ray
-from headcount.sweeps.file.spec import load_spec
-from headcount.sweeps.planning.plan import plan
-from headcount.trainer.data import open_dataset, prepare
-from headcount.trainer.events import Result
-from headcount.trainer.loop import train
 
 STEPS = 120
 
@@ -30,34 +25,38 @@ def home(tmp_path: Path) -> Iterator[Home]:
         local_ray.clean_up(made.folder, left)
 
 
-def test_a_sweep_survives_the_death_of_all_of_ray_and_leaves_nothing_behind(home: Home) -> None:
+@pytest.mark.parametrize("victim", ["all of Ray", pytest.param("the GCS", marks=pytest.mark.drill)])
+def test_a_sweep_survives_the_death_of_all_of_ray_and_leaves_nothing_behind(home: Home, victim: str) -> None:
     """The results are those of the trainer alone, called with no cluster and no store."""
     file = home.sweep(STEPS)
     run = home.start("run", file)
     wait_for(lambda: home.running(step=10), 90)
     first = local_ray.read_record(home.folder)
     assert first is not None
-    os.kill(first.keeper, signal.SIGKILL)
-    local_ray.kill_processes_of(first.folder)
+    if victim == "the GCS":
+        os.kill(_gcs(first.folder), signal.SIGKILL)
+    else:
+        os.kill(first.keeper, signal.SIGKILL)
+        local_ray.kill_processes_of(first.folder)
     output, _ = run.communicate(timeout=150)
     assert run.returncode == 0, output
     lost = home.rows("SELECT count(*) FROM attempt WHERE cause = 'node_lost'")
     assert lost != [(0,)]
     assert home.rows("SELECT count(*) FROM attempt WHERE cause = 'finished'") == [(3,)]
-    assert home.tail_means() == _trained_here(Path(file), home.folder)
+    assert home.tail_means() == trained_alone(Path(file), home.folder)
     assert local_ray.read_record(home.folder) is None
     assert not Path(first.folder).exists()
     assert home.slot_processes() == []
+    print(f"{victim} killed: {lost[0][0]} attempts lost, 3 jobs finished once each, to the bit")
 
 
-def _trained_here(file: Path, home: Path) -> dict[str, float | None]:
-    planned = plan(load_spec(file), lambda data: prepare(data, home))
-    means = {}
-    for job in planned.jobs:
-        *_, result = train(job.config, open_dataset(job.fingerprint, home))
-        assert isinstance(result, Result)
-        means[job.id] = result.tail_mean
-    return means
+def _gcs(folder: str) -> int:
+    """The process of that Ray that knows of its nodes and actors."""
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        words = entry.read_bytes()
+        if folder.encode() in words and words.split(b"\0")[0].endswith(b"gcs_server"):
+            return int(entry.parts[2])
+    raise AssertionError("no GCS")
 
 
 def test_it_listens_on_loopback_only_and_leaves_with_its_last_user(tmp_path: Path) -> None:
