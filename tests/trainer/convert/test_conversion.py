@@ -115,9 +115,9 @@ def test_checks_fail_where_they_should(checkpoint: Callable[[str], Path], tmp_pa
             check_identity(model, job, tokens, torch.float32)
     tensors, metadata = read_model(file)
     for name in ("stream.gates.0", "blocks.1.mlp.up.weight"):
-        save_file({**tensors, name: tensors[name] + 1}, tmp_path / "changed.safetensors", metadata)
+        save_file({**tensors, name: tensors[name] + 1}, file, metadata)
         with pytest.raises(CheckFailed, match=f"{name} is not what it was converted from"):
-            check_weights(tmp_path / "changed.safetensors", Checkpoint(checkpoint("llama")))
+            check_weights(file, Checkpoint(checkpoint("llama")))
 
 
 def test_nothing_is_left_of_a_conversion_that_fails(
