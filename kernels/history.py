@@ -143,16 +143,18 @@ class DepthHistory(Turns):
     def read_normed(self, weight: Tensor, eps: float) -> Tensor:
         """`F.rms_norm(read(), (d,), weight, eps)`, the usual start of a sublayer; in two_phase in the kernels
         that read, forward and backward. weight: [d], in the sources' dtype or float32.
+
+        Raises ValueError when it does not fit, RuntimeError out of turn.
         """
-        if self.whole_model is None:
-            x = self.read()
-            return F.rms_norm(x, (self.width,), weight.to(x.dtype), eps)
-        device = self.whole_model.forward.sources.device
+        device = self.kind[2] if self.kind else weight.device
         if weight.shape != (self.width,) or not weight.is_floating_point() or weight.device != device:
             raise ValueError(
                 f"weight must be floating point of shape [{self.width}] on {device}, got "
                 f"{weight.dtype} {list(weight.shape)} on {weight.device}"
             )
+        if self.whole_model is None:
+            x = self.read()
+            return F.rms_norm(x, (self.width,), weight.to(x.dtype), eps)
         self.count_read()
         return self.whole_model.read_normed(weight.contiguous(), eps)
 

@@ -15,8 +15,9 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 WIDTH, HEADS = 32, 2
 
 
-def test_a_bad_norm_weight_is_refused():
-    history = DepthHistory(*routing_parameters(1), HEADS, implementation="two_phase")
+@pytest.mark.parametrize("implementation", ["reference", "two_phase"])
+def test_a_bad_norm_weight_is_refused(implementation):
+    history = DepthHistory(*routing_parameters(1), HEADS, implementation=implementation)
     history.write(SOURCES[0])
     with pytest.raises(ValueError, match=re.escape(f"weight must be floating point of shape [{WIDTH}]")):
         history.read_normed(torch.ones(WIDTH + 1, device=DEVICE), 1e-6)
