@@ -43,7 +43,8 @@ async def get_job_figure(request: Request, job: str, file: str) -> Response:
     def make(session: Session) -> Body:
         view = job_view(session, job)
         figures = job_figures(session, view, title_of(session, view))
-        found = named([one for one in figures if one.id in FOR_PAPER], figure)
+        numbers = form in ("csv", "table.tex")
+        found = named([one for one in figures if numbers or one.id in FOR_PAPER], figure)
         return _file(found, form, f"job-{job[:12]}-{file}")
 
     return await page(request, lambda session: job_version(session, job), make)

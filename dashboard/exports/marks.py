@@ -197,7 +197,7 @@ def _axis(layout: Mapping[str, Any], traces: Iterable[Mapping[str, Any]], letter
     values = [value for trace in traces for value in _values(trace.get(letter))]
     categories = list(dict.fromkeys(value for value in values if isinstance(value, str)))
     ticks = None
-    if layout.get("tickvals") is not None:
+    if layout.get("ticktext") is not None:
         ticks = [
             (float(at), plain_text(label))
             for at, label in zip(layout["tickvals"], layout["ticktext"], strict=True)

@@ -62,7 +62,7 @@ def loss_curve_figure(data: LossCurveData) -> dict[str, Any]:
             name="training, last batch",
             mode="lines",
             line={"color": theme.SERIES[0], "width": 1.2},
-            opacity=0.55,
+            opacity=0.75,
             hovertemplate="step %{x:,}<br>training %{y:.4f}<extra></extra>",
         ),
         go.Scatter(

@@ -15,7 +15,7 @@ MOST_POINTS = 1000
 """Training points that a figure draws; the API has them all."""
 
 FOR_PAPER = ("loss", "delta")
-"""Figures that leave as files of every form; the others are for the screen, with their data table."""
+"""Figures that leave as files of every form; of the others, the numbers do."""
 
 
 def job_figures(session: Session, job: JobView, title: str) -> tuple[Figure, ...]:
@@ -85,4 +85,5 @@ def _signals(job: JobView, data: signals.TrainingSignals) -> Figure:
         caption=f"n = 1 (seed {job.seed}). {text.plural(len(data.steps), 'point')}, as stored (thinned); "
         "the norm is on a logarithmic scale.",
         table=signals.training_signals_table(data),
+        csv=f"{ROOT.get()}/jobs/{job.id}/figures/signals.csv",
     )

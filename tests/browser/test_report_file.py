@@ -21,7 +21,7 @@ def file(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_draws_without_a_network(open_page: OpenPage, file: Path, width: int) -> None:
     page = open_page(file.as_uri(), width=width, offline=True)
     drawn = page.locator(".plot[data-drawn=light]").count()
-    assert drawn == page.locator(".plot:visible").count() == 14
+    assert drawn == page.locator(".plot:visible").count() == 13
     page.locator("summary", has_text="Heads: Loss").first.click()
     page.locator("#heads-loss[data-drawn]").wait_for()
     page.emulate_media(color_scheme="dark")

@@ -45,13 +45,16 @@ def test_each_figure_leaves_as_a_file(client: TestClient, session: Session) -> N
     job = treatment(session)
     html = client.get(f"/jobs/{job}").text
     links = re.findall(r'href="(/jobs/[0-9a-f]+/figures/[^"]+)"', html)
-    assert len(links) == 2 * 4
+    assert len(links) == 2 * 4 + 1
     for link in links:
         answer = client.get(link)
         assert answer.status_code == 200
         name = link.rstrip("?").rpartition("/")[2]
         assert answer.headers["content-disposition"] == f'attachment; filename="job-{job[:12]}-{name}"'
     assert client.get(f"/jobs/{job}/figures/signals.pdf").status_code == 422
+    numbers = client.get(f"/jobs/{job}/figures/signals.csv").text.splitlines()
+    assert numbers[:2] == ["series,x,y", "Gradient norm,10.0,0.5"]
+    assert numbers[-1] == "Tokens a second,400.0,100000.0"
     assert "did you mean" in client.get(f"/jobs/{job}/figures/los.pdf").text
 
 
