@@ -16,7 +16,7 @@ from headcount.trainer.errors import UserError, nearest
 
 _FOLDER = Path(__file__).parent
 
-_VOCABULARY = {f"{ENGLISH_DOCS}-20m": VOCABULARY}
+_VOCABULARY = {f"{ENGLISH_DOCS}-24m": VOCABULARY}
 """Of the texts that studies name other than as bytes."""
 
 
