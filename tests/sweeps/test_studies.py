@@ -102,6 +102,13 @@ def test_finished_jobs_are_looked_at(name: str, kind: str, whole: int, small: in
         assert [asked.kind for asked in study.plan(is_small).instruments] == [kind] * count
 
 
+def test_the_compact_studies_share_the_jobs_that_their_comment_says() -> None:
+    by_name = {
+        path.stem: {job.id for job in planned(path).jobs} for path in STUDIES if "compact" in path.stem
+    }
+    assert len(by_name["compact_head_count"] & by_name["compact_rates"]) == 24
+
+
 def test_the_search_has_at_most_the_size_that_its_comment_says() -> None:
     result = planned(next(path for path in STUDIES if path.stem == "rate_search"))
     assert result.jobs == ()
