@@ -169,7 +169,7 @@ def test_a_job_stopped_at_random_steps_gives_the_same_bits(
 def test_a_job_killed_at_random_moments_gives_the_same_bits(
     small_job: Job, small_data: Dataset, tmp_path: Path
 ) -> None:
-    config = small_job(**ROUTED, train__steps=120, train__eval_every=10)
+    config = small_job(**ROUTED, train__steps=60, train__eval_every=6)
     whole = list(train(config, small_data, folder=tmp_path / "whole"))
     home = small_data.folder.parents[1]
     code = f"""
@@ -188,7 +188,7 @@ for event in train(job_from_fields({fields_of(config)!r}), dataset, folder=Path(
     for _ in range(2):
         process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
-        target = drawn.randint(20, 50)
+        target = drawn.randint(5, 15)
         for line in process.stdout:
             if line.startswith("Checkpoint") and (target := target - 1) == 0:
                 time.sleep(drawn.uniform(0, 0.02))
@@ -198,7 +198,7 @@ for event in train(job_from_fields({fields_of(config)!r}), dataset, folder=Path(
     assert reached == [-9, -9]
     events = list(train(config, small_data, folder=tmp_path / "killed"))
     assert isinstance(events[0], Started)
-    assert events[0].step >= 40
+    assert events[0].step >= 10
     assert evaluations(events) == evaluations(whole)
     assert same(final_weights(tmp_path / "killed"), final_weights(tmp_path / "whole"))
 
