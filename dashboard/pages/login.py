@@ -92,6 +92,9 @@ def _page(request: Request, status: int, goal: str, problem: str = "") -> Respon
 
 def _local(goal: str) -> str:
     """The path to go to after the login: of this service, whatever a link to the login says."""
-    parts = urlsplit(goal)
+    try:
+        parts = urlsplit(goal)
+    except ValueError:  # such as //[
+        return "/"
     ours = goal.startswith("/") and not goal.startswith("//") and not (parts.scheme or parts.netloc)
     return goal if ours and goal.isprintable() and "\\" not in goal else "/"

@@ -104,7 +104,16 @@ def test_a_cookie_over_tls_stays_there(own_store: Store, browser: TestClient) ->
 
 @pytest.mark.parametrize(
     "goal",
-    ["//evil.example", "https://evil.example", "/\\evil.example", "evil", "/a\r\nX: y", "", "javascript:x"],
+    [
+        "//evil.example",
+        "//[",
+        "https://evil.example",
+        "/\\evil.example",
+        "evil",
+        "/a\r\nX: y",
+        "",
+        "javascript:x",
+    ],
 )
 def test_a_link_to_the_login_leads_nowhere_else(goal: str) -> None:
     assert _local(goal) == "/"
