@@ -48,7 +48,8 @@ package: $(VENV)/cluster.installed
 
 audit: $(VENV)/audit.installed
 	$(BIN)/pip-licenses --fail-on=$(COPYLEFT)
-	$(BIN)/pip-audit --local --skip-editable
+	$(BIN)/pip list --format=freeze --exclude-editable > $(VENV)/installed.txt
+	$(BIN)/pip-audit --strict --no-deps --disable-pip -r $(VENV)/installed.txt
 
 format: $(VENV)/dev.installed
 	$(BIN)/ruff format .

@@ -1,10 +1,13 @@
 """The cluster of network namespaces, kept up to be looked at and broken: `make cluster`, as root."""
 
-import select
+import queue
 import shlex
 import signal
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 from cluster.services import PLACES, Topology
@@ -53,15 +56,30 @@ def _published(address: str) -> Forward:
 
 def _listen(topology: Topology) -> None:
     """Do what is typed, and start again meanwhile what ends."""
+    typed: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(typed,), daemon=True).start()
     while True:
         print("cluster> ", end="", flush=True)
-        while not select.select([sys.stdin], [], [], 1)[0]:
+        while typed.empty():
             topology.tend()
-        line = sys.stdin.readline()
-        words = shlex.split(line)
-        if not line or words == ["quit"]:
+            time.sleep(0.2)
+        line = typed.get()
+        if not line or line.strip() == "quit":
             return
-        print(_answer(topology, words) or "", flush=True)
+        try:
+            print(_answer(topology, shlex.split(line)) or "", flush=True)
+        except (
+            ValueError,
+            subprocess.TimeoutExpired,
+        ) as error:  # an open quote, or a command that does not end
+            print(error, flush=True)
+
+
+def _read(typed: "queue.SimpleQueue[str]") -> None:
+    """Take the lines as they come, and last an empty text."""
+    for line in sys.stdin:
+        typed.put(line)
+    typed.put("")
 
 
 def _answer(topology: Topology, words: list[str]) -> str | None:

@@ -67,7 +67,7 @@ def test_the_page_brings_a_cluster_up_and_gives_a_table(tmp_path: Path) -> None:
             ran += 1
         assert ran == 1
         for line, answer in {
-            "on scheduler headcount status": r"study +6/6",
+            "on scheduler headcount status": r"study +6 +6 finished",
             "kill worker-1": "",
             "hosts": r"worker-1 +\S+ +worker-cpu +down",
             "on nowhere ls": "no host 'nowhere'",
