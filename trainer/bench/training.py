@@ -20,9 +20,10 @@ import torch
 from headcount.trainer.bench.peer import load_peer, measure_peer
 from headcount.trainer.bench.rows import Row, measure, second_job_seconds
 from headcount.trainer.config import JobConfig, job_from_fields
-from headcount.trainer.errors import UserError
+from headcount.trainer.errors import UserError, nearest
 from headcount.trainer.execution import Execution, batch_windows, micro_batch_rule
 from headcount.trainer.flops import parameter_count
+from headcount.trainer.scales import NOT_TRAINED, SCALES
 
 VOCABULARY = 151_936
 """The published one."""
@@ -127,8 +128,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--gpus", type=int, default=1, help="Adds rows with so many a job.")
     parser.add_argument("--json", action="store_true", help="One JSON object instead of the table.")
     given = parser.parse_args(arguments)
-    if given.updates < 1:
-        raise UserError(f"--updates: got {given.updates}; expected 1 or more")
+    for option, number in (("--updates", given.updates), ("--gpus", given.gpus)):
+        if number < 1:
+            raise UserError(f"{option}: got {number}; expected 1 or more")
+    trained = [scale for scale in SCALES if scale not in NOT_TRAINED]
+    for scale in given.scales:
+        if scale not in trained:
+            raise UserError(f"--scales: {scale!r} is none that is trained; {nearest(scale, trained)}")
     peer = load_peer(given.peer) if given.peer else None
     say: Callable[[str], None] = (lambda line: None) if given.json else (lambda line: print(line, flush=True))
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"

@@ -1,6 +1,7 @@
 """`headcount bench training` on the CPU, where its figures mean nothing and its arithmetic is the same."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,5 +112,17 @@ def test_a_checkout_without_nanogpt_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text("x = 1\n")
     with pytest.raises(UserError, match="defines no GPT and GPTConfig"):
         bench.main(["--peer", str(tmp_path)])
-    with pytest.raises(UserError, match="--updates: got 0; expected 1 or more"):
-        bench.main(["--updates", "0"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--updates", "0"], "--updates: got 0; expected 1 or more"),
+        (["--gpus", "0"], "--gpus: got 0; expected 1 or more"),
+        (["--scales", "nano", "350"], "--scales: '350' is none that is trained; did you mean '350m'?"),
+        (["--scales", "8b"], "--scales: '8b' is none that is trained; expected one of 100m, 124m, 1b"),
+    ],
+)
+def test_what_cannot_be_timed_is_refused_before_anything_is(arguments: list[str], message: str) -> None:
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
+        bench.main(arguments)
