@@ -43,7 +43,7 @@ def test_kills_at_random_moments_cost_no_result(
     assert home.rows("SELECT count(*) FROM attempt WHERE ended IS NULL") == [(0,)]
     assert home.tail_means() == trained_alone(Path(file), home.folder)
     causes = home.rows("SELECT cause, count(*) FROM attempt GROUP BY cause ORDER BY cause")
-    killed = ", ".join(f"{count} times a {victim}" for victim, count in done.items())
+    killed = ", ".join(f"{victim} {count}" for victim, count in done.items())
     print(f"killed in {took:.0f} s: {killed}; {len(finished)} jobs finished once each, to the bit")
     print("attempts ended as " + ", ".join(f"{cause} {count}" for cause, count in causes))
 
