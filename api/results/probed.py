@@ -31,7 +31,8 @@ class ProbedSite:
     @property
     def deviation(self) -> Array:
         """How much more a head weighs a source than the heads do on average: [sources, heads]."""
-        return self.weights - self.weights.mean(axis=1, keepdims=True)
+        deviation: Array = self.weights - self.weights.mean(axis=1, keepdims=True)
+        return deviation
 
 
 @dataclass(frozen=True)

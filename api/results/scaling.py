@@ -12,6 +12,9 @@ from headcount.sweeps.statistics.scaling import FittedGain, FittedGap, Laws, boo
 
 RESAMPLES = 200
 
+NO_FLOOR = 1e-3
+"""Of E, nats: lower ones are what the fit gives where the loss falls as a plain power."""
+
 
 @dataclass(frozen=True)
 class Worth:
@@ -119,7 +122,12 @@ def _warnings(
             f"outside the {low:.3g} to {high:.3g} FLOP that were fitted"
         )
     low, high = by_compute.irreducible_interval
-    if high - low > 0.5 * max(by_compute.law.irreducible, 0.1):
+    if by_compute.law.irreducible < NO_FLOOR:
+        found.append(
+            "the runs show no floor: E is at its lowest, so the law is a plain power of compute, and a gain "
+            "far from the fitted computes means little"
+        )
+    elif high - low > 0.5 * max(by_compute.law.irreducible, 0.1):
         found.append(
             f"the runs hardly fix E: 95 % of resampled laws have it from {low:.3g} to {high:.3g}, so that a "
             "gain far from the fitted computes means little"

@@ -93,6 +93,16 @@ def test_equal_steps_equal_flops_and_equal_time_are_three_comparisons(table: Abl
     assert warning.startswith("3 of 15 gains are extrapolated")
 
 
+def test_runs_without_a_floor_are_warned_of(table: AblationTable) -> None:
+    rows = []
+    for row in table.rows:
+        loss = 3.0 * ((row.flops or 0.0) / 1e18) ** -0.2
+        rows.append(replace(row, losses=tuple(loss for _ in row.seeds), mean=loss))
+    found = scaling(replace(table, rows=tuple(rows)))
+    assert [words for words in found.warnings if words.startswith("the runs show no floor")]
+    assert found.by_compute.law.exponent == pytest.approx(0.2, abs=1e-3)
+
+
 def test_the_command_shows_the_law_the_comparisons_and_what_they_cannot_carry(table: AblationTable) -> None:
     console = Console(record=True, width=200, highlight=False)
     slow = replace(table, rows=tuple(replace(row, tokens_per_second=None) for row in table.rows))
