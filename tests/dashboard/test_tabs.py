@@ -58,7 +58,7 @@ def test_a_sweep_of_one_rate_has_no_tab_of_rates(session: Session, client: TestC
     ]
     answer = client.get("/sweeps/head-count?tab=rates")
     assert answer.status_code == 422
-    assert "this page has no tab &#39;rates&#39;" in answer.text
+    assert "This page has no tab &#39;rates&#39;" in answer.text
 
 
 def test_curves_are_of_the_chosen_cells_and_their_control(session: Session) -> None:
