@@ -1,4 +1,4 @@
-.PHONY: demo serve cluster test test-browser test-cluster drills test-gpu check format docs package audit
+.PHONY: demo serve cluster test test-browser test-cluster drills test-gpu check format docs package images audit
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
@@ -45,6 +45,9 @@ docs: $(VENV)/dev.installed
 
 package: $(VENV)/cluster.installed
 	$(BIN)/pytest -m cluster tests/packaging
+
+images: $(VENV)/dev.installed
+	$(BIN)/pytest -m drill tests/images
 
 audit: $(VENV)/audit.installed
 	$(BIN)/pip-licenses --fail-on=$(COPYLEFT)

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from clone import copy_clone
 from homes import SWEEP, write_text
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(580)]
@@ -42,14 +42,7 @@ def run(*words: object, cwd: Path, environment: dict[str, str] | None = None) ->
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository's files as a clone has them."""
-    folder = tmp_path_factory.mktemp("source")
-    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\n")
-    for name in filter(None, listed):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    return folder
+    return copy_clone(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
