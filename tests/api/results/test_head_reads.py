@@ -37,7 +37,9 @@ def test_it_is_the_mean_over_the_jobs_that_told(tmp_path: Path) -> None:
     with store.write() as session:
         build_sweep(session, heads=(1, 2), kv_heads=(1,), seeds=(0, 1, 2, 3), curves=False)
         jobs = (
-            select(SweepJob.cell_id, Job).join(Job, Job.id == SweepJob.job_id).where(Job.config["model.routing_heads"].as_integer() == 2)
+            select(SweepJob.cell_id, Job)
+            .join(Job, Job.id == SweepJob.job_id)
+            .where(Job.config["model.routing_heads"].as_integer() == 2)
         )
         for of_cell, job in session.execute(jobs):
             cell = of_cell
