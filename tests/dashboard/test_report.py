@@ -74,8 +74,8 @@ def test_it_has_every_tab_with_its_views(html: str) -> None:
             "best-rates-2",
             "rates-delta-3",
             "best-rates-3",
-        ]
-        + each("rates-loss", count=3),
+            *each("rates-loss", count=3),
+        ],
         "curves": each("curves-delta", "curves-loss", count=6),
         "depth": ["depth-entropy", "depth-sources", "depth-heads", "depth-head-entropy"],
         "speed": ["speed"],
