@@ -18,7 +18,7 @@ cluster: $(VENV)/dev.installed
 	PYTHONPATH=tests $(BIN)/python -m cluster.keep
 
 test: $(VENV)/dev.installed
-	$(BIN)/pytest -n 3 --dist loadfile -m "not browser and not cluster and not gpu and not drill"
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not browser and not cluster and not gpu and not drill"
 
 test-browser: $(VENV)/dev.installed
 	$(BIN)/pytest -m browser tests/browser
