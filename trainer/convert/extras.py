@@ -1,17 +1,10 @@
 """The libraries that conversion alone needs, imported where they are used."""
 
-import importlib
 from types import ModuleType
 
-from headcount.trainer.errors import UserError
+from headcount.trainer.data import extras
 
 
 def optional(module: str) -> ModuleType:
     """The module, or a `UserError` that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise UserError(
-            f"conversion needs {package}, which is not installed: pip install 'headcount[convert]'"
-        ) from error
+    return extras.optional(module, "conversion", "convert")

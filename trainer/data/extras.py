@@ -1,4 +1,4 @@
-"""Libraries that only some data needs, imported where they are used."""
+"""Libraries that only some jobs need, imported where they are used."""
 
 import importlib
 from types import ModuleType
@@ -6,12 +6,12 @@ from types import ModuleType
 from headcount.trainer.errors import UserError
 
 
-def optional(module: str, purpose: str) -> ModuleType:
+def optional(module: str, purpose: str, extra: str = "data") -> ModuleType:
     """The module, or a `UserError` that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise UserError(
-            f"{purpose} needs {package}, which is not installed: pip install 'headcount[data]'"
+            f"{purpose} needs {package}, which is not installed: pip install 'headcount[{extra}]'"
         ) from error
