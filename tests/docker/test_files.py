@@ -16,8 +16,9 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from ray.scripts.scripts import cli as ray_cli
 
 from headcount.__main__ import cli
-from headcount.api.service import DEFAULT_PORT
+from headcount.api.service import DEFAULT_PORT, GRACE_SECONDS
 from headcount.orchestrator.artifacts.address import address_problem
+from headcount.orchestrator.scheduling.scheduler import STOP_SECONDS
 from headcount.orchestrator.settings import VARIABLES
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ RAY_PORT = "6379"
 PLACES = [
     *DOCKER.rglob("*.yaml"),
     *DOCKER.rglob("*.service"),
+    DOCKER / "systemd/environment.example",
     *DOCKER.rglob("*.sbatch"),
     DOCKER / "Dockerfile",
 ]
@@ -94,7 +96,8 @@ def test_every_command_can_be_parsed(words: tuple[str, ...]) -> None:
 
 
 def test_every_variable_is_one_that_headcount_or_ray_reads() -> None:
-    known = {*VARIABLES.values(), *(f"{name}_FILE" for name in VARIABLES.values()), "HEADCOUNT_LOG_FORMAT"}
+    known = {*VARIABLES.values(), *(f"{name}_FILE" for name in VARIABLES.values())}
+    known |= {"HEADCOUNT_LOG_FORMAT", "HEADCOUNT_METRICS_PORT"}
     for file in PLACES:
         assert set(re.findall(r"\bHEADCOUNT_\w+", file.read_text())) <= known, file
 
@@ -113,6 +116,59 @@ def test_ray_has_one_address() -> None:
     text = (DOCKER / "kubernetes/base/kustomization.yaml").read_text()
     (cluster,) = [r for r in kubernetes() if r["kind"] == "RayCluster"]
     assert f"RAY_ADDRESS={cluster['metadata']['name']}-head-svc:{RAY_PORT}" in text
+
+
+def test_each_image_is_built_by_one_service() -> None:
+    """Where two services build one image, both write it at once, and the first build on a machine fails."""
+    services = compose()["services"].values()
+    built = [service["image"] for service in services if "build" in service]
+    assert sorted(built) == sorted({s["image"] for s in services if s["image"].startswith("headcount-")})
+
+
+def test_what_is_stopped_has_the_time_that_it_takes() -> None:
+    docker_waits = 10
+    services = compose()["services"]
+    pods = {
+        r["metadata"]["name"]: r["spec"]["template"]["spec"]
+        for r in kubernetes()
+        if r["kind"] == "Deployment"
+    }
+    for name, seconds in (("scheduler", STOP_SECONDS), ("api", GRACE_SECONDS)):
+        assert int(services[name].get("stop_grace_period", f"{docker_waits}s").removesuffix("s")) > seconds
+        assert pods[name]["terminationGracePeriodSeconds"] > seconds
+        unit = (DOCKER / f"systemd/headcount-{name}.service").read_text()
+        (waits,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
+        assert int(waits) > seconds
+
+
+def ray_groups() -> list[Any]:
+    """Head and workers of the RayCluster."""
+    (cluster,) = [r for r in kubernetes() if r["kind"] == "RayCluster"]
+    return [cluster["spec"]["headGroupSpec"], *cluster["spec"]["workerGroupSpecs"]]
+
+
+def test_kubernetes_asks_ray_at_a_port_that_it_opens() -> None:
+    """KubeRay's own probes need the extra `ray[default]`, which the images do not have."""
+    head, workers = ray_groups()
+    for group, port in ((head, RAY_PORT), (workers, workers["rayStartParams"]["node-manager-port"])):
+        (container,) = group["template"]["spec"]["containers"]
+        for probe in ("readinessProbe", "livenessProbe"):
+            assert container[probe]["tcpSocket"]["port"] == int(port)
+
+
+def test_every_container_of_kuberay_is_given_the_configuration() -> None:
+    (kustomization,) = [r for r in kubernetes() if r["kind"] == "Kustomization"]
+    assert kustomization["generatorOptions"]["disableNameSuffixHash"] is True, (
+        "a RayCluster names the map itself"
+    )
+    (made,) = kustomization["configMapGenerator"]
+    variables = dict(line.split("=", 1) for line in made["literals"])
+    of_the_token = {name: value for name, value in variables.items() if name.startswith("RAY_AUTH_")}
+    for group in ray_groups():
+        (container,) = group["template"]["spec"]["containers"]
+        assert container["envFrom"] == [{"configMapRef": {"name": made["name"]}}]
+        # KubeRay copies these alone into the container that waits for the head
+        assert {one["name"]: one["value"] for one in container["env"]} == of_the_token
 
 
 def test_the_ray_of_kubernetes_is_the_one_that_is_installed() -> None:
