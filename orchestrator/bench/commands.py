@@ -43,9 +43,13 @@ def scheduler(parts: tuple[str, ...], url: str | None, plot: Path | None, as_jso
 @bench.command()
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cuda", show_default=True)
 @click.option("--scale", default="micro", show_default=True, help="Of the jobs.")
-@click.option("--steps", type=click.IntRange(8), default=1000, show_default=True, help="Of each job.")
+@click.option(
+    "--steps",
+    type=click.IntRange(8),
+    help="Of each job; else as many as all rounds have in about 80 seconds.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
-def packing(device: str, scale: str, steps: int, as_json: bool) -> None:
+def packing(device: str, scale: str, steps: int | None, as_json: bool) -> None:
     """Jobs an hour at 1, 2, 4 and 8 at a time on one card, and whether sharing it changed any bit."""
     import tempfile
 

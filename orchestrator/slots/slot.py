@@ -4,7 +4,6 @@ The scheduler makes it a detached Ray actor. Everything here is plain Python; th
 that a second job starts at once.
 """
 
-import gc
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from headcount.orchestrator.artifacts.datasets import fetch_dataset
 from headcount.orchestrator.artifacts.sending import Unsent
 from headcount.orchestrator.artifacts.weights import find_weights
 from headcount.orchestrator.cluster.local_ray import hold
+from headcount.orchestrator.slots.freeing import free_memory
 from headcount.orchestrator.slots.output import CappedOutput
 from headcount.orchestrator.store.memory import RESERVED
 from headcount.orchestrator.store.recording import Record
@@ -158,7 +158,7 @@ class Slot:
                 copies.end(output.path, work.log)
         except OSError as error:
             cause, message = "user_error", f"cannot write {self._artifacts / work.log}: {error.strerror}"
-        clean = cause in ("finished", "diverged") and _memory_is_free() and not self._told_to_end
+        clean = cause in ("finished", "diverged") and free_memory() and not self._told_to_end
         self._tell(*result, {"kind": "ended", "cause": cause, "message": message, "reusable": clean})
 
     def _copies(self, work: Work) -> JobCopies | None:
@@ -263,18 +263,6 @@ def _reserved_memory() -> dict[str, float]:
     import torch
 
     return {RESERVED: float(torch.cuda.max_memory_reserved())} if torch.cuda.is_initialized() else {}  # type: ignore[no-untyped-call]
-
-
-def _memory_is_free() -> bool:
-    """Give back the job's GPU memory; whether all of it is. The context itself stays."""
-    import torch
-
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return True
-    gc.collect()
-    torch._C._cuda_clearCublasWorkspaces()  # they lie in the allocator's memory
-    torch.cuda.empty_cache()
-    return torch.cuda.memory_allocated() == 0
 
 
 def _cause(error: Exception, otherwise: str = "user_error") -> str:

@@ -1,19 +1,24 @@
-"""Empty stores on both engines."""
+"""Empty stores on both engines. Imports without them: slots are tested on cards beside PyTorch alone too."""
 
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 
-from headcount.orchestrator.store import Store, open_store
+if TYPE_CHECKING:
+    from headcount.orchestrator.store import Store
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Callable[[], str]]:
     """Makes URLs of empty stores on a real PostgreSQL server, each a copy of a migrated one."""
+    import psycopg
+
+    from headcount.orchestrator.store import open_store
+
     numbers = itertools.count()
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         # where the package keeps its lock; without it, it warns on import
@@ -49,7 +54,9 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
+def store(store_url: str) -> "Iterator[Store]":
+    from headcount.orchestrator.store import open_store
+
     opened = open_store(store_url)
     yield opened
     opened.close()
