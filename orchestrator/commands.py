@@ -156,6 +156,9 @@ def watch(sweep: str, url: str | None, token: str | None) -> None:
 
 @click.command()
 @click.option("--ray-address", envvar="RAY_ADDRESS", help=_RAY_HELP)
+@click.option(
+    "--stand-by", is_flag=True, help="Wait while another schedules, and take over when it has gone."
+)
 @click.option("--attached", is_flag=True, hidden=True, help="End when standard input closes.")
 @click.option(
     "--log-format",
@@ -172,7 +175,11 @@ def watch(sweep: str, url: str | None, token: str | None) -> None:
     help="Answer Prometheus at this port of the loopback address; else HEADCOUNT_METRICS_PORT, else nowhere.",
 )
 def scheduler(
-    ray_address: str | None, attached: bool, log_format: Literal["text", "json"], metrics_port: int | None
+    ray_address: str | None,
+    stand_by: bool,
+    attached: bool,
+    log_format: Literal["text", "json"],
+    metrics_port: int | None,
 ) -> None:
     """Run the jobs of every sweep in the store until stopped, for any number of 'headcount run'."""
     from headcount.orchestrator.scheduling.logs import set_up_logs
@@ -180,7 +187,7 @@ def scheduler(
     from headcount.orchestrator.settings import load_settings
 
     set_up_logs(log_format)
-    sys.exit(serve(load_settings(), ray_address, attached, metrics_port))
+    sys.exit(serve(load_settings(), ray_address, attached, metrics_port, stand_by))
 
 
 @click.command()

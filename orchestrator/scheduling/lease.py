@@ -5,10 +5,11 @@ file beside the database, which the kernel gives back when its holder dies; the 
 """
 
 import fcntl
+import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,12 +18,17 @@ from typing import IO, Any
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.engine import Store
+from headcount.orchestrator.store.engine import Store, StoreUnavailable
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Lease as LeaseRow
 from headcount.trainer.errors import UserError
 
+log = logging.getLogger(__name__)
+
 LEASE_SECONDS = 30
+STAND_BY_SECONDS = 1.0
+"""Between two looks of a scheduler that waits for its turn."""
+
 NAME = "scheduler"
 
 
@@ -101,6 +107,26 @@ class Lease:
             .where(LeaseRow.name == NAME, LeaseRow.epoch == self.epoch)
             .values(expires=expires)
         )
+
+
+def await_lease(store: Store, is_over: Callable[[], bool]) -> Lease | None:
+    """Wait until nobody schedules, and take the lease; none once `is_over`. A store that is away is awaited
+    too."""
+    told = ""
+    while not is_over():
+        try:
+            holder = current_holder(store)
+            if holder is None:
+                return Lease.acquire(store)
+        except LeaseHeld as error:  # another that waited was faster
+            holder = error.holder
+        except StoreUnavailable as error:
+            holder = str(error)
+        if holder != told:
+            log.info("standing by: %s", holder)
+            told = holder
+        time.sleep(STAND_BY_SECONDS)
+    return None
 
 
 def current_holder(store: Store) -> str | None:

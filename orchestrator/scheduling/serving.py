@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from headcount.orchestrator.scheduling.lease import Lease, LeaseLost
+from headcount.orchestrator.scheduling.lease import Lease, LeaseLost, await_lease
 from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
@@ -18,14 +18,21 @@ log = logging.getLogger(__name__)
 
 
 def serve(
-    settings: Settings, ray_address: str | None, attached: bool, metrics_port: int | None = None
+    settings: Settings,
+    ray_address: str | None,
+    attached: bool,
+    metrics_port: int | None = None,
+    stand_by: bool = False,
 ) -> int:
     """Schedule until told to end; the exit code. `metrics_port` is where Prometheus may ask for figures.
 
     On SIGTERM or SIGINT running jobs write a checkpoint and go back to the queue. `attached` to a parent, the
     process also ends when its standard input closes, and leaves the slots at work for the next scheduler.
 
-    Raises `LeaseHeld` where another schedules, and `UserError` where Ray cannot be used.
+    With `stand_by`, while another schedules this one waits for its turn.
+
+    Raises `LeaseHeld` where another schedules and this one is not to wait, and `UserError` where Ray cannot
+    be used.
     """
     from headcount.orchestrator.cluster.connection import Cluster
     from headcount.orchestrator.scheduling.scheduler import Scheduler
@@ -40,7 +47,13 @@ def serve(
 
         port = serve_metrics(metrics_port, store, waits)
         log.info("figures for Prometheus at http://%s:%d/metrics", HOST, port)
-    lease = Lease.acquire(store)
+    if stand_by:
+        awaited = await_lease(store, lambda: told.is_set() or orphaned.is_set())
+        if awaited is None:
+            return 0
+        lease = awaited
+    else:
+        lease = Lease.acquire(store)
 
     def lost(reason: str) -> NoReturn:
         log.warning("%s; the next scheduler starts from the store", reason)

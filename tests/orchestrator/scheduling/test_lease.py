@@ -2,12 +2,21 @@
 
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
 from sqlalchemy import select, update
 
-from headcount.orchestrator.scheduling.lease import Lease, LeaseHeld, LeaseLost, current_holder
+from headcount.orchestrator.scheduling import lease as lease_module
+from headcount.orchestrator.scheduling.lease import (
+    Lease,
+    LeaseHeld,
+    LeaseLost,
+    await_lease,
+    current_holder,
+)
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import now
 from headcount.orchestrator.store.models import Lease as LeaseRow
@@ -72,6 +81,31 @@ def test_a_killed_holder_of_a_file_lock_is_followed_at_once(store: Store) -> Non
     lease = Lease.acquire(store)
     assert lease.epoch == 2
     lease.release()
+
+
+def _waiting(store: Store, is_over: Callable[[], bool]) -> tuple[threading.Thread, list[Lease | None]]:
+    """A stand-by at work, and what it ends with."""
+    found: list[Lease | None] = []
+    thread = threading.Thread(target=lambda: found.append(await_lease(store, is_over)))
+    thread.start()
+    return thread, found
+
+
+def test_one_of_those_that_stand_by_takes_over(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "STAND_BY_SECONDS", 0.02)
+    holder, is_over = Lease.acquire(store), threading.Event()
+    waiting = [_waiting(store, is_over.is_set) for _ in range(2)]
+    waiting[0][0].join(0.3)
+    assert all(thread.is_alive() for thread, _ in waiting)
+    holder.release()
+    while not any(found for _, found in waiting):
+        waiting[0][0].join(0.02)
+    is_over.set()
+    for thread, _ in waiting:
+        thread.join(10)
+    [taken] = [lease for _, found in waiting for lease in found if lease is not None]
+    assert taken.epoch == holder.epoch + 1
+    taken.release()
 
 
 def _let_expire(store: Store) -> None:
