@@ -58,7 +58,7 @@ def route_groups(
     source is loaded once for all groups (`fused`); the other arguments, the errors and the equation are
     those of `route`.
     """
-    if queries.dim() != 2 or (sources and queries.shape[-1:] != sources[0].shape[-1:]):
+    if queries.dim() != 2 or not len(queries) or (sources and queries.shape[-1:] != sources[0].shape[-1:]):
         raise ValueError(
             f"queries must be of shape [groups, d] with the sources' d, got {list(queries.shape)}"
         )

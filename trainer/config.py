@@ -251,4 +251,7 @@ def check_field(name: str, value: object) -> Any:
     if isinstance(value, bool) or not isinstance(value, accepted):
         expected = {int: "a whole number", float: "a number", str: "a name"}[declared]
         raise FieldError(name, f"got {value!r}; expected {expected}")
-    return declared(value)
+    try:
+        return declared(value)
+    except OverflowError as error:
+        raise FieldError(name, "too large; expected a finite number") from error

@@ -21,7 +21,7 @@ def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
         smallest = _SMALLEST.get(name)
         if smallest is not None and isinstance(value, int | float) and value < smallest:
             raise FieldError(name, f"got {value}; expected {smallest:g} or more")
-        if isinstance(value, float) and not value < float("inf"):
+        if isinstance(value, float) and not math.isfinite(value):
             raise FieldError(name, f"got {value}; expected a finite number")
     _check_attention(model)
     if model.residual not in stream_names():

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from headcount.sweeps.file.document import Node
 from headcount.sweeps.file.expression import Expression, ExpressionError, parse_expression
 from headcount.sweeps.file.values import LARGEST, known, whole
-from headcount.trainer.residuals.registry import probed_streams
 
 
 @dataclass(frozen=True)
@@ -87,11 +86,6 @@ def read_evaluate(node: Node) -> dict[str, EvaluateAsked | None]:
             chosen=_chosen(given),
         )
     }
-
-
-def is_probed(residual: str) -> bool:
-    """Whether the probe reads that residual stream."""
-    return residual in probed_streams()
 
 
 def _chosen(given: dict[str, Node]) -> Chosen:

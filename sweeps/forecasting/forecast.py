@@ -96,7 +96,7 @@ class Forecast:
     """Of a delta's 95 % interval, in standard deviations of its paired differences; none at one seed."""
     warnings: tuple[str, ...]
     time: TimeForecast | None
-    """None where no history was given."""
+    """None where no history was given, and where there is no job."""
     resolution: Resolution | None
     """None at one seed, and without controls."""
     to_come: ToComeCost | None
@@ -108,8 +108,8 @@ def forecast(plan: Plan, history: History | None = None) -> Forecast:
     configs = _configs(plan)
     costs = tuple(_cost(config) for config in configs)
     seeds = len(plan.spec.seeds)
-    time = None if history is None else _time(plan, configs, costs, history)
     of_all = [*configs, plan.to_come.config] if plan.to_come else configs
+    time = _time(plan, configs, costs, history) if history and of_all else None
     warnings = [*plan_warnings(plan, of_all, history.results if history else {})]
     if time is not None and plan.spec.gpu_hours is not None and time.slot_hours.high > plan.spec.gpu_hours:
         warnings.append(

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headcount.sweeps.file.expression import ExpressionError
-from headcount.sweeps.file.instruments import Chosen, EvaluateAsked, ProbeAsked, is_probed
+from headcount.sweeps.file.instruments import Chosen, EvaluateAsked, ProbeAsked
 from headcount.sweeps.file.spec import SweepSpec
 from headcount.sweeps.planning.identity import digest
 from headcount.trainer.config import JobConfig, fields_of
 from headcount.trainer.downstream.task_files import tasks_digest
 from headcount.trainer.errors import UserError
+from headcount.trainer.residuals.registry import probed_streams
 
 if TYPE_CHECKING:
     from headcount.sweeps.planning.plan import PlannedJob
@@ -82,7 +83,7 @@ def planned_instruments(spec: SweepSpec, jobs: "Iterable[PlannedJob]") -> tuple[
         chosen = [
             job
             for job in _chosen(spec, "probe", spec.probe.chosen, planned)
-            if is_probed(job.config.model.residual)
+            if job.config.model.residual in probed_streams()
         ]
         for job in chosen:
             if job.config.model.d_model % spec.probe.slices:
@@ -128,7 +129,7 @@ def _holds(spec: SweepSpec, section: str, chosen: Chosen, config: JobConfig) -> 
 def _check_some(spec: SweepSpec, section: str, jobs: "list[PlannedJob]", chosen: "list[PlannedJob]") -> None:
     """A search has no job yet when it is submitted."""
     if jobs and not chosen:
-        only = " whose residual stream it reads: mhar, delta, haares" if section == "probe" else ""
+        only = f" whose residual stream it reads: {', '.join(probed_streams())}" if section == "probe" else ""
         raise spec.error(f"chooses no job of this sweep{only}", section)
 
 

@@ -70,6 +70,6 @@ def test_groups_too_wide_for_the_kernel_are_read_one_by_one():
 
 def test_bad_queries_are_refused():
     *sources, queries, key_weight = draw(1, 2, 16, 2)
-    for bad in (queries[0], queries[:, :8]):
+    for bad in (queries[0], queries[:, :8], queries[:0]):
         with pytest.raises(ValueError, match=re.escape("queries must be of shape [groups, d]")):
             route_groups(sources, bad, key_weight)

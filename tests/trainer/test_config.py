@@ -1,4 +1,5 @@
 import dataclasses
+import math
 import pickle
 
 import pytest
@@ -183,6 +184,7 @@ def test_what_a_schedule_does_not_read_changes_no_numbers() -> None:
             "steps; expected 30 or less",
         ),
         ({"train.steps": 5}, "train.steps: got 5; expected 8 or more, for a tail of 3 evaluations"),
+        ({"train.peak_lr": 10**400}, "train.peak_lr: too large; expected a finite number"),
     ],
 )
 def test_mistakes(fields: dict[str, object], message: str) -> None:
@@ -190,6 +192,14 @@ def test_mistakes(fields: dict[str, object], message: str) -> None:
         job_from_fields(fields)
     assert str(caught.value) == message
     assert caught.value.name == message.partition(":")[0]
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_no_field_takes_a_number_that_is_not_finite(value: float) -> None:
+    for name in (name for name, field in FIELDS.items() if field.type is float):
+        with pytest.raises(FieldError) as caught:
+            job_from_fields({name: value})
+        assert caught.value.name == name
 
 
 def test_routing_heads_need_not_divide_where_they_are_not_read() -> None:

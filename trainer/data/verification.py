@@ -35,13 +35,15 @@ def scan(
     separator: int | None = None,
     lengths: Lengths | None = None,
 ) -> Scan:
-    """Read a shard through. Raises `UserError` naming it where an id is not below `vocab_size`."""
+    """Read a shard through. Raises `UserError` naming it where an id is not below `vocab_size`, or has no
+    length."""
+    known = vocab_size if lengths is None else min(vocab_size, len(lengths))
     total = hashlib.sha256()
     separators = size = 0
     for start in range(0, len(tokens), _BLOCK):
         block = tokens[start : start + _BLOCK]
-        if block.max() >= vocab_size:
-            raise unknown_token(path, block, vocab_size)
+        if block.max() >= known:
+            raise unknown_token(path, block, known)
         total.update(block.data.cast("B"))
         if separator is not None:
             separators += int((block == separator).sum())

@@ -120,3 +120,10 @@ def test_a_search_is_checked_at_the_ends_of_its_ranges() -> None:
     with pytest.raises(SpecError, match=r"3 does not divide model\.d_model"):
         make_plan(whole)
     assert make_plan(whole + 'skip: ["model.d_model % model.routing_heads != 0"]\n').jobs == ()
+
+
+def test_a_search_that_ended_before_its_first_trial_has_a_plan_of_nothing() -> None:
+    plan = make_plan(SEARCH, Growth(is_over=True))
+    assert (plan.cells, plan.jobs, plan.to_come) == ((), (), None)
+    assert forecast(plan, History("cpu", 2)).time is None
+    assert "to train" not in printed(plan)

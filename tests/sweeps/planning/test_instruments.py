@@ -55,7 +55,10 @@ def test_an_id_is_made_of_the_parent_and_of_what_is_measured(tmp_path: Path) -> 
     ("section", "message"),
     [
         ("probe: {slices: 7}", "tiny.yaml:9: probe.slices: 7 does not divide the width 64"),
-        ("probe: {seeds: [5]}", "probe: chooses no job of this sweep whose residual stream it reads"),
+        (
+            "probe: {seeds: [5]}",
+            "probe: chooses no job of this sweep whose residual stream it reads: delta, haares, mhar",
+        ),
         ("evaluate: {tasks: [a], include: nowhere}", "evaluate.include: .*nowhere: no such folder"),
     ],
 )

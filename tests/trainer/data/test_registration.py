@@ -105,6 +105,14 @@ def test_bytes_of_the_text_are_counted_where_the_tokenizer_tells_them(tmp_path: 
     assert manifest.bytes_per_token == 0.75
 
 
+def test_an_id_that_the_tokenizer_does_not_have_is_refused(tmp_path: Path) -> None:
+    for side in ("train", "val"):
+        np.array([97, 300, 0], dtype="<u2").tofile(tmp_path / f"{side}.bin")
+    stated = Stated(vocab_size=512, dtype="uint16", tokenizer="bytes")
+    with pytest.raises(UserError, match=r"\.bin holds the token 300 where the vocabulary has 256"):
+        register("letters", [f"{tmp_path}/*.bin"], tmp_path / "home", stated)
+
+
 def test_the_validation_side_can_be_named(tmp_path: Path) -> None:
     folder = llmc(tmp_path / "shards")
     (folder / "words_val_000000.bin").rename(folder / "first.bin")
