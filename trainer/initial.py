@@ -1,4 +1,4 @@
-"""Weights that a job starts from instead of a draw: those of a trained model."""
+"""What a job starts from: weights that are drawn, or those of a trained model."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,6 +15,14 @@ from headcount.trainer.model.transformer import Transformer
 
 STREAM = "stream."
 """Begins the names of a residual stream's own parameters."""
+
+
+def start_model(config: JobConfig, device: torch.device, weights: Path | None = None) -> Transformer:
+    """The model as training begins it, computing in the job's precision: drawn, or as `load_initial` says."""
+    model = Transformer(config.model, config.data.context, config.seed, device)
+    load_initial(model, config, weights)
+    model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
+    return model
 
 
 @torch.no_grad()

@@ -1,11 +1,11 @@
 """The ready-made studies: each one plans, whole and small, and jobs of every kind train."""
 
-import random
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from small_jobs import words_dataset
 
 import headcount.sweeps
 from headcount.__main__ import cli
@@ -14,8 +14,8 @@ from headcount.sweeps.forecasting.forecast import forecast
 from headcount.sweeps.planning.plan import Plan, plan
 from headcount.sweeps.rendering import counted
 from headcount.sweeps.studies import Study, studies, study_files
-from headcount.trainer.config import DataConfig, JobConfig, effective_fields, fields_of, job_from_fields
-from headcount.trainer.data import Dataset, Manifest, open_dataset, prepare
+from headcount.trainer.config import JobConfig, effective_fields, fields_of, job_from_fields
+from headcount.trainer.data import Dataset, Manifest
 from headcount.trainer.errors import UserError
 from headcount.trainer.events import Result
 from headcount.trainer.loop import train
@@ -74,6 +74,8 @@ def test_every_study_that_is_not_small_has_a_small_variant() -> None:
         ("temperature_control", 5, 1, 30),
         ("compact_head_count", 20, 4, 72),
         ("compact_rates", 60, 12, 72),
+        ("compact_temperature", 5, 1, 18),
+        ("compact_residuals", 18, 1, 38),
         ("downstream", 3, 3, 18),
         ("midtraining", 1, 1, 6),
     ],
@@ -106,7 +108,13 @@ def test_the_compact_studies_share_the_jobs_that_their_comment_says() -> None:
     by_name = {
         path.stem: {job.id for job in planned(path).jobs} for path in STUDIES if "compact" in path.stem
     }
-    assert len(by_name["compact_head_count"] & by_name["compact_rates"]) == 24
+    shared = {name: len(jobs & by_name["compact_head_count"]) for name, jobs in by_name.items()}
+    assert shared == {
+        "compact_head_count": 72,
+        "compact_rates": 24,
+        "compact_temperature": 9,
+        "compact_residuals": 4,
+    }
 
 
 def test_the_search_has_at_most_the_size_that_its_comment_says() -> None:
@@ -141,11 +149,7 @@ KINDS = kinds()
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    home = tmp_path_factory.mktemp("home")
-    words = random.Random(0).choices(["the", "depth", "of", "a", "head", "reads"], k=8000)
-    (home / "text.txt").write_text(" ".join(words))
-    data = DataConfig(context=32, source="text", text=(str(home / "text.txt"),))
-    return open_dataset(prepare(data, home).fingerprint, home)
+    return words_dataset(tmp_path_factory.mktemp("home"), 8000, context=32)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,25 +1,12 @@
-"""A small text and a small job, which trains in well under a second."""
+"""The small job and its text, as fixtures."""
 
-import random
 from collections.abc import Callable
 
 import pytest
+from small_jobs import SMALL, words_dataset
 
-from headcount.trainer.config import DataConfig, JobConfig, job_from_fields
-from headcount.trainer.data import Dataset, open_dataset, prepare
-
-SMALL = {
-    "model.d_model": 16,
-    "model.heads": 4,
-    "model.kv_heads": 2,
-    "model.d_ff": 24,
-    "data.context": 16,
-    "train.batch_tokens": 8 * 16,
-    "train.steps": 16,
-    "train.eval_every": 2,
-    "train.eval_windows": 4,
-    "train.peak_lr": 1e-2,
-}
+from headcount.trainer.config import JobConfig, job_from_fields
+from headcount.trainer.data import Dataset
 
 
 @pytest.fixture
@@ -34,8 +21,4 @@ def small_job() -> Callable[..., JobConfig]:
 
 @pytest.fixture(scope="session")
 def small_data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    home = tmp_path_factory.mktemp("home")
-    words = random.Random(0).choices(["the", "depth", "of", "a", "head", "reads"], k=4000)
-    (home / "text.txt").write_text(" ".join(words))
-    config = DataConfig(context=16, source="text", text=(str(home / "text.txt"),))
-    return open_dataset(prepare(config, home).fingerprint, home)
+    return words_dataset(tmp_path_factory.mktemp("home"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_jobs import after
 
 from headcount.trainer.config import JobConfig
 from headcount.trainer.data import Dataset
@@ -46,8 +47,7 @@ def test_a_job_gives_the_same_bits_again_and_after_a_stop(
     on_gpu = Execution(device="cuda")
     whole = losses(list(train(config, small_data, execution=on_gpu)))
     assert losses(list(train(config, small_data, execution=on_gpu))) == whole
-    asked = iter(range(100))
-    list(train(config, small_data, folder=tmp_path, execution=on_gpu, stop=lambda: next(asked) == 7))
+    list(train(config, small_data, folder=tmp_path, execution=on_gpu, stop=after(7)))
     assert losses(list(train(config, small_data, folder=tmp_path, execution=on_gpu))) == whole
 
 

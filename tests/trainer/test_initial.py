@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_jobs import SMALL
 
 from headcount.trainer.config import InitConfig, JobConfig, job_from_fields
 from headcount.trainer.data import Dataset
@@ -22,20 +23,6 @@ from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.starting import started_from
 
 Job = Callable[..., JobConfig]
-
-SHAPE = {
-    "model.d_model": 16,
-    "model.heads": 4,
-    "model.kv_heads": 2,
-    "model.d_ff": 24,
-    "data.context": 16,
-    "train.batch_tokens": 8 * 16,
-    "train.steps": 16,
-    "train.eval_every": 2,
-    "train.eval_windows": 4,
-    "train.peak_lr": 1e-2,
-}
-"""Of `small_job`, which a fixture of the module cannot ask for."""
 
 
 def trained(config: JobConfig, data: Dataset, folder: Path, weights: Path | None = None) -> list[float]:
@@ -52,7 +39,7 @@ def from_file(config: JobConfig, file: Path) -> JobConfig:
 def base(tmp_path_factory: pytest.TempPathFactory, small_data: Dataset) -> Path:
     """A trained additive model."""
     folder = tmp_path_factory.mktemp("base")
-    trained(job_from_fields(SHAPE, 3), small_data, folder)
+    trained(job_from_fields(SMALL, 3), small_data, folder)
     return folder / "model.safetensors"
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_jobs import after
 
-from headcount.trainer import loop
+from headcount.trainer import attempt
 from headcount.trainer.config import JobConfig, fields_of
 from headcount.trainer.data import Dataset
 from headcount.trainer.errors import UserError
@@ -31,7 +32,6 @@ from headcount.trainer.model.transformer import Transformer
 
 Job = Callable[..., JobConfig]
 
-EVERY_STEP = Execution(checkpoint_seconds=0)
 ROUTED = {"model__residual": "mhar", "model__routing_heads": 4}
 
 
@@ -50,12 +50,6 @@ def final_weights(folder: Path) -> dict[str, torch.Tensor]:
 
 def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
     return first.keys() == second.keys() and all(torch.equal(first[n], second[n]) for n in first)
-
-
-def after(updates: int) -> Callable[[], bool]:
-    """A `stop` that lets that many updates pass."""
-    asked = iter(range(updates + 1))
-    return lambda: next(asked) == updates
 
 
 def test_the_events_of_a_job(small_job: Job, small_data: Dataset, tmp_path: Path) -> None:
@@ -100,7 +94,7 @@ def test_a_job_learns(small_job: Job, small_data: Dataset) -> None:
 def test_progress_is_told_about_once_a_second(
     small_job: Job, small_data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(attempt, "PROGRESS_SECONDS", 0.0)
     events = list(train(small_job(), small_data))
     told = [event for event in events if isinstance(event, Progress)]
     assert [p.step for p in told] == list(range(1, 17))
@@ -223,7 +217,7 @@ def test_a_stopped_job_keeps_what_it_did(small_job: Job, small_data: Dataset, tm
 def test_a_loss_that_is_not_finite_ends_the_job_as_diverged(
     small_job: Job, small_data: Dataset, monkeypatch: pytest.MonkeyPatch, unread: int
 ) -> None:
-    monkeypatch.setattr(loop, "MOST_UNREAD", unread)
+    monkeypatch.setattr(attempt, "MOST_UNREAD", unread)
     config = small_job(train__peak_lr=1e30, train__steps=40, train__eval_every=5)
     events = list(train(config, small_data))
     end = result(events)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_jobs import after
 
 from headcount.trainer.config import JobConfig
 from headcount.trainer.data import Dataset
@@ -19,12 +20,6 @@ Job = Callable[..., JobConfig]
 
 def losses(events: list[Event]) -> dict[int, float]:
     return {event.step: event.loss for event in events if isinstance(event, Evaluation)}
-
-
-def after(updates: int) -> Callable[[], bool]:
-    """A `stop` that lets that many updates pass."""
-    asked = iter(range(updates + 1))
-    return lambda: next(asked) == updates
 
 
 def weights(folder: Path) -> dict[str, torch.Tensor]:

@@ -1,7 +1,6 @@
 """`python -m headcount.trainer JOB.json` as a user sees it."""
 
 import json
-import random
 import re
 import signal
 import subprocess
@@ -10,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from small_jobs import write_words
 
 from headcount.trainer.errors import UserError
 from headcount.trainer.single_job import main, read_json
@@ -27,10 +27,9 @@ JOB = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    words = random.Random(0).choices(["the", "depth", "of", "a", "head", "reads"], k=4000)
-    (tmp_path / "text.txt").write_text(" ".join(words))
+    text = write_words(tmp_path / "text.txt")
     job = tmp_path / "job.json"
-    job.write_text(json.dumps(JOB).replace("TEXT", str(tmp_path / "text.txt")))
+    job.write_text(json.dumps(JOB).replace("TEXT", str(text)))
     return job
 
 

@@ -19,8 +19,8 @@ from headcount.trainer.device import choose_device, peak_memory_bytes, reset_pea
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows
 from headcount.trainer.flops import flops_per_token, peak_flops
+from headcount.trainer.initial import start_model
 from headcount.trainer.loop import train
-from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.step import updater_for
 from headcount.trainer.team.leader import Team
 
@@ -59,9 +59,7 @@ def measure(scale: str, form: str, config: JobConfig, execution: Execution, upda
             home = ending.enter_context(tempfile.TemporaryDirectory())
             team = Team(config, _some_text(config, Path(home)), None, execution, micro_batch, device)
             ending.callback(team.close)
-        model = Transformer(config.model, config.data.context, config.seed, device)
-        model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
-        updater = updater_for(model, config, execution, micro_batch)
+        updater = updater_for(start_model(config, device), config, execution, micro_batch)
         windows, rate = random_windows(config), config.train.peak_lr
         if team is not None:
             team.join()

@@ -32,7 +32,7 @@ class JobFolder:
     """All that an attempt reads and writes there. Raises `UserError` where that fails."""
 
     def __init__(self, folder: Path, config: JobConfig, fingerprint: str) -> None:
-        self._folder, self._config, self._fingerprint = folder, config, fingerprint
+        self.path, self._config, self._fingerprint = folder, config, fingerprint
         self._checkpoints = folder / "checkpoints"
         self._owner = checkpoint.identity(config, fingerprint)
 
@@ -42,14 +42,14 @@ class JobFolder:
         Raises `UserError` where the folder is another job's.
         """
         for name in (MODEL_FILE, CURVE_FILE, ROUTING_FILE):
-            for beside in self._folder.glob(f".{name}.*"):  # of a writer that was killed
+            for beside in self.path.glob(f".{name}.*"):  # of a writer that was killed
                 beside.unlink()
         state = checkpoint.load_newest(self._checkpoints, self._owner)
         if state is None or "result" not in state:
             return state
         for artifact in _artifacts(state):
-            if not has_hash(self._folder / artifact.file, artifact.sha256):
-                path = self._folder / artifact.file
+            if not has_hash(self.path / artifact.file, artifact.sha256):
+                path = self.path / artifact.file
                 log.warning("%s is missing or damaged: the job is trained again", path)
                 checkpoint.drop_all(self._checkpoints)
                 return None
@@ -61,14 +61,14 @@ class JobFolder:
     def finish(self, result: Result, curves: Curves, weights: Mapping[str, Tensor] | None) -> list[Event]:
         """Write what is kept of an ended job, and drop its checkpoints. `weights`: none where it diverged."""
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            artifacts = curves.write(self._folder)
+            self.path.mkdir(parents=True, exist_ok=True)
+            artifacts = curves.write(self.path)
             if weights is not None:
                 metadata = metadata_of(self._config, self._fingerprint, result.step)
-                digest = write_model(self._folder / MODEL_FILE, weights, metadata)
+                digest = write_model(self.path / MODEL_FILE, weights, metadata)
                 artifacts.append(Artifact("model", result.step, MODEL_FILE, digest))
         except OSError as error:
-            raise unwritable("the result", self._folder, error) from error
+            raise unwritable("the result", self.path, error) from error
         state = {
             "step": result.step,
             "result": asdict(result),

@@ -5,11 +5,9 @@ peak memory. A row is printed as it ends and kept in the results file: what is t
 """
 
 import argparse
-import gc
 import json
 import multiprocessing
 import os
-import statistics
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,13 +16,14 @@ from typing import Any
 
 import torch
 
+from headcount.trainer.bench.rows import reset_memory, timed
 from headcount.trainer.config import DataConfig, JobConfig, job_from_fields
 from headcount.trainer.data import Dataset, open_dataset, prepare
 from headcount.trainer.events import Evaluation, Result
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution, batch_windows
+from headcount.trainer.initial import start_model
 from headcount.trainer.loop import train
-from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.residuals.registry import added_parameters, stream_label
 from headcount.trainer.step import updater_for
 
@@ -105,19 +104,13 @@ def measure(config: JobConfig, home: Path, device: Any, updates: int = 10) -> Ro
     try:
         with exact_mode(execution):
             where = torch.device("cuda" if torch.cuda.is_available() and device != "cpu" else "cpu")
-            before = _reset_peak(where)
-            model = Transformer(config.model, config.data.context, 0, where)
-            model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
+            reset_memory(where)
+            before = torch.cuda.memory_allocated() if where.type == "cuda" else 0
             windows = batch_windows(config)
-            updater = updater_for(model, config, execution, windows)
+            updater = updater_for(start_model(config, where), config, execution, windows)
             batch = torch.from_numpy(_data(config, home).batch(0, 0, windows, config.data.context))
-            seconds = []
-            for _ in range(3 + updates):
-                began = time.perf_counter()
-                loss, _ = updater.update(batch, config.train.peak_lr)
-                loss.item()
-                seconds.append(time.perf_counter() - began)
-            row: Row = {"tokens_per_second": config.train.batch_tokens / statistics.median(seconds[3:])}
+            seconds = timed(lambda: updater.update(batch, config.train.peak_lr)[0], updates)
+            row: Row = {"tokens_per_second": config.train.batch_tokens / seconds}
             if where.type == "cuda":
                 row["peak_bytes"] = torch.cuda.max_memory_allocated() - before
             return row | updater.environment()
@@ -201,15 +194,6 @@ def _learn_by_key(given: tuple[str, JobConfig, Path, Any]) -> tuple[str, Row]:
 
 def _data(config: JobConfig, home: Path) -> Dataset:
     return open_dataset(prepare(config.data, home).fingerprint, home)
-
-
-def _reset_peak(device: torch.device) -> int:
-    if device.type != "cuda":
-        return 0
-    gc.collect()  # the last form's model, which its graphs may hold in a cycle
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    return torch.cuda.memory_allocated()
 
 
 if __name__ == "__main__":

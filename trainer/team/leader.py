@@ -130,6 +130,8 @@ class Team:
             with suppress(BrokenPipeError):
                 member.stdin.close()
             member.stdout.close()
+            if not dist.is_initialized():  # it would wait for a group that is never made
+                member.kill()
         for member in self._members:
             try:
                 member.wait(timeout=30)

@@ -16,9 +16,8 @@ from headcount.trainer.data import Dataset
 from headcount.trainer.device import choose_device
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import batch_windows
-from headcount.trainer.initial import load_initial
+from headcount.trainer.initial import start_model
 from headcount.trainer.job_files.job_folder import JobFolder
-from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.step import updater_for
 from headcount.trainer.team.leader import (
     Membership,
@@ -43,9 +42,7 @@ def main(messages: IO[bytes], ready: IO[str]) -> None:
 def _follow(told: Membership, messages: IO[bytes], ready: IO[str]) -> None:
     config, data = told.config, Dataset(told.manifest, told.data)
     device = choose_device(config, told.execution)
-    model = Transformer(config.model, config.data.context, config.seed, device)
-    load_initial(model, config, told.weights)
-    model.compute_dtype = torch.bfloat16 if config.train.precision == "bf16" else torch.float32
+    model = start_model(config, device, told.weights)
     updater = updater_for(model, config, told.execution, told.micro_batch)
     print("ready", file=ready, flush=True)
     store = store_at(told.port)

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_jobs import after
 
-from headcount.trainer import loop
+from headcount.trainer import attempt
 from headcount.trainer.config import JobConfig, job_from_fields
 from headcount.trainer.data import Dataset
 from headcount.trainer.errors import UserError
@@ -32,7 +33,7 @@ def artifacts(events: list[Event]) -> dict[str, str]:
 def test_what_an_ended_job_leaves(
     small_job: Job, small_data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(attempt, "PROGRESS_SECONDS", 0.0)
     config = small_job(**ROUTED)
     events = list(train(config, small_data, folder=tmp_path, execution=Execution(checkpoint_seconds=0)))
     assert names(tmp_path) == {
@@ -63,9 +64,8 @@ def test_what_an_ended_job_leaves(
 
 
 def test_two_checkpoints_are_kept_until_the_end(small_job: Job, small_data: Dataset, tmp_path: Path) -> None:
-    asked = iter(range(100))
     every = Execution(checkpoint_seconds=0)
-    stopped = train(small_job(), small_data, folder=tmp_path, execution=every, stop=lambda: next(asked) == 7)
+    stopped = train(small_job(), small_data, folder=tmp_path, execution=every, stop=after(7))
     told = [event.step for event in stopped if isinstance(event, Checkpoint)]
     assert told == [1, 2, 3, 4, 5, 6, 7]
     assert names(tmp_path) == {f"checkpoints/step-{n:08}.{kind}" for n in (6, 7) for kind in ("pt", "json")}

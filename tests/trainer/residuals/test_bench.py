@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from small_jobs import SMALL, write_words
 
+from headcount.trainer.config import job_from_fields
 from headcount.trainer.residuals import bench
 from headcount.trainer.residuals.registry import stream_names
 
@@ -28,6 +30,16 @@ def test_every_stream_is_timed_and_what_is_there_is_not_run_again(
 
 
 def test_a_fault_is_told_in_its_row(tmp_path: Path) -> None:
-    config = bench.job_from_fields({"data.text": str(tmp_path / "none.txt")})
+    config = job_from_fields({"data.text": str(tmp_path / "none.txt")})
     assert "none.txt" in bench.learn(config, tmp_path, "cpu")["outcome"]
     assert "none.txt" in bench.measure(config, tmp_path, "cpu")["error"]
+
+
+def test_a_form_is_timed_and_trained(tmp_path: Path) -> None:
+    text = str(write_words(tmp_path / "text.txt"))
+    config = job_from_fields({**SMALL, "data.text": text, "model.residual": "mhar"})
+    timed = bench.measure(config, tmp_path, "cpu", updates=2)
+    assert timed.pop("tokens_per_second") > 0
+    assert timed == {"compiled": False, "graphs": False}
+    trained = bench.learn(config, tmp_path, "cpu")
+    assert (trained["outcome"], len(trained["evaluations"])) == ("finished", 9)

@@ -2,14 +2,17 @@
 
 import io
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
+from small_jobs import after
 from torch import Tensor
 
+from headcount.trainer import attempt
 from headcount.trainer.config import JobConfig
 from headcount.trainer.data import Dataset
 from headcount.trainer.errors import UserError
@@ -19,6 +22,7 @@ from headcount.trainer.execution import Execution, batch_windows
 from headcount.trainer.loop import train
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.step import Updater, updater_for
+from headcount.trainer.team import leader
 from headcount.trainer.team.leader import Team, share_of
 from headcount.trainer.team.member import _next
 
@@ -79,8 +83,7 @@ def test_a_job_of_two_processes_stops_and_goes_on_with_the_same_bits(
     assert [step for step, _ in told(whole)] == [step for step, _ in told(alone)]
     for (_, loss), (_, expected) in zip(told(whole), told(alone), strict=True):
         assert loss == pytest.approx(expected, rel=1e-4)  # the same tokens in the same order
-    asked = iter(range(100))
-    stopped = list(train(config, small_data, folder=tmp_path, execution=TWO, stop=lambda: next(asked) == 7))
+    stopped = list(train(config, small_data, folder=tmp_path, execution=TWO, stop=after(7)))
     assert isinstance(stopped[-1], Checkpoint)
     gone_on = list(train(config, small_data, folder=tmp_path, execution=TWO))
     assert told(gone_on) == told(whole)
@@ -114,3 +117,20 @@ def test_what_cannot_be_shared_is_refused(
 def test_gpus_that_are_not_there_are_refused(small_job: Job, small_data: Dataset) -> None:
     with pytest.raises(UserError, match="2 GPUs were asked for, but PyTorch finds"):
         list(train(small_job(), small_data, execution=Execution(gpus=2)))
+
+
+def test_a_job_that_cannot_start_leaves_no_process(
+    small_job: Job, small_data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[subprocess.Popen[bytes]] = []
+    start = leader._start
+
+    def fail(*arguments: object) -> None:
+        assert started[0].poll() is None
+        raise UserError("no model")
+
+    monkeypatch.setattr(leader, "_start", lambda: started.append(start()) or started[-1])
+    monkeypatch.setattr(attempt, "start_model", fail)
+    with pytest.raises(UserError, match="no model"):
+        list(train(small_job(), small_data, execution=TWO))
+    assert [member.poll() for member in started] == [-signal.SIGKILL]
