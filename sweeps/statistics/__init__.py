@@ -5,15 +5,24 @@ makes no sense; what the data cannot tell is None, with a `reason`.
 """
 
 from .best_cells import BestCells, CellStanding, Regret, best_cells, rule_regret
+from .components import VarianceComponents, variance_components
 from .dunnett import DunnettDeltas, dunnett_deltas
-from .families import Comparison, Family, benjamini_hochberg, holm, simultaneous
+from .families import Comparison, Family, benjamini_hochberg, benjamini_yekutieli, holm, simultaneous
 from .gain import ComputeGain, compute_gain
 from .homogeneity import HomogeneityCheck, check_homogeneity
 from .layout import LossTable, loss_table
-from .paired import PairedDelta, UnpairedDelta, paired_delta, sign_flip, welch_delta
+from .paired import PairedDelta, UnpairedDelta, paired_delta, welch_delta
 from .pooled import PooledError, pooled_delta, pooled_error
-from .power import power, rank_test_floor, seeds_needed, selection_bias, smallest_difference
+from .power import (
+    outperforming_size,
+    power,
+    rank_test_floor,
+    seeds_needed,
+    selection_bias,
+    smallest_difference,
+)
 from .quadratic import Parabola, Slope, TwoLines, parabola, two_lines
+from .ranks import Friedman, SignedRank, friedman, outperforming, sign_flip, signed_rank
 from .seeds import SeedPlan, plan_seeds, stein_delta, stein_estimate
 from .student import Estimate, MeanEstimate, mean_estimate, sample_sd
 from .tail import TailError, tail_error, window_error
@@ -31,6 +40,7 @@ __all__ = [
     "Equivalence",
     "Estimate",
     "Family",
+    "Friedman",
     "HomogeneityCheck",
     "LossTable",
     "MeanEstimate",
@@ -40,22 +50,28 @@ __all__ = [
     "PooledError",
     "Regret",
     "SeedPlan",
+    "SignedRank",
     "Slope",
     "TailError",
     "TwoLines",
     "UShape",
     "UnpairedDelta",
+    "VarianceComponents",
     "benjamini_hochberg",
+    "benjamini_yekutieli",
     "best_cells",
     "check_homogeneity",
     "compute_gain",
     "curvature",
     "dunnett_deltas",
     "equivalence",
+    "friedman",
     "holm",
     "loss_table",
     "mean_estimate",
     "moderated_deltas",
+    "outperforming",
+    "outperforming_size",
     "paired_delta",
     "parabola",
     "plan_seeds",
@@ -70,6 +86,7 @@ __all__ = [
     "seeds_needed",
     "selection_bias",
     "sign_flip",
+    "signed_rank",
     "simultaneous",
     "smallest_difference",
     "stein_delta",
@@ -77,6 +94,7 @@ __all__ = [
     "tail_error",
     "two_lines",
     "u_shape",
+    "variance_components",
     "welch_delta",
     "window_error",
 ]

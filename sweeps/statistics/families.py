@@ -8,7 +8,7 @@ import numpy as np
 
 from headcount.sweeps.statistics.student import Estimate, t_estimate
 
-Method = Literal["holm", "benjamini_hochberg"]
+Method = Literal["holm", "benjamini_hochberg", "benjamini_yekutieli"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,14 @@ def benjamini_hochberg(name: str, p_values: Mapping[str, float | None], *, alpha
     return _family(name, "benjamini_hochberg", p_values, alpha)
 
 
+def benjamini_yekutieli(name: str, p_values: Mapping[str, float | None], *, alpha: float = 0.05) -> Family:
+    """As `benjamini_hochberg`, but for p-values that depend on each other in any way (2001).
+
+    The price is a factor of 1 + ½ + … + 1/m.
+    """
+    return _family(name, "benjamini_yekutieli", p_values, alpha)
+
+
 def _family(name: str, method: Method, p_values: Mapping[str, float | None], alpha: float) -> Family:
     if not 0 < alpha < 1:
         raise ValueError(f"alpha must be between 0 and 1, like 0.05, but is {alpha}")
@@ -77,7 +85,8 @@ def _family(name: str, method: Method, p_values: Mapping[str, float | None], alp
     if method == "holm":
         steps = np.maximum.accumulate((size - rank + 1) * values[order])
     else:
-        steps = np.minimum.accumulate((size / rank * values[order])[::-1])[::-1]
+        price = float(np.sum(1 / rank)) if method == "benjamini_yekutieli" else 1.0
+        steps = np.minimum.accumulate((price * size / rank * values[order])[::-1])[::-1]
     adjusted = np.empty(size)
     adjusted[order] = np.minimum(steps, 1)
     members = {

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from math import isfinite
 from statistics import correlation
 
-import numpy as np
-
 from .student import Estimate, MeanEstimate, Values, mean_estimate, t_estimate, unknown
 
 
@@ -64,26 +62,6 @@ def _correlation(t: Sequence[float], c: Sequence[float]) -> float | None:
     if len(t) < 3 or min(t) == max(t) or min(c) == max(c):
         return None
     return correlation(t, c)
-
-
-MOST_FLIPPED = 16
-"""Pairs whose sign patterns are all counted, 65,536."""
-
-
-def sign_flip(deltas: Values) -> float | None:
-    """The two-sided p of the exact sign-flip test: the share of all 2ⁿ patterns with so large a |sum|.
-
-    It assumes only that deltas are symmetric around 0 where there is no effect. It cannot go below
-    `rank_test_floor(n)`: 0.25 at 3 pairs. None without a pair and above 16 of them.
-    """
-    x = np.asarray(deltas, dtype=np.float64)
-    if not 1 <= len(x) <= MOST_FLIPPED:
-        return None
-    sums = np.zeros(1)
-    for value in x[1:]:  # the first sign is fixed: a pattern and its negative have the same |sum|
-        sums = np.concatenate([sums + value, sums - value])
-    observed = abs(float(x.sum()))
-    return float(np.mean(np.abs(sums + x[0]) >= observed * (1 - 1e-12)))
 
 
 @dataclass(frozen=True, kw_only=True)

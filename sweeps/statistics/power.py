@@ -64,6 +64,28 @@ def seeds_needed(
     return high
 
 
+def outperforming_size(
+    probability: float = 0.75, *, comparisons: int = 1, alpha: float = 0.05, target: float = 0.95
+) -> float:
+    """Jobs of each side that show a treatment lower in `probability` of all pairs with its control's jobs.
+
+    N = [(Φ⁻¹(1 − α) − Φ⁻¹(1 − target)) / (√6·(½ − probability))]², 28.86 as it stands, so 29: Noether's
+    (1987) size of the one-sided rank-sum test, which Bouthillier et al. (2021) recommend. It needs no
+    standard deviation, and gives nothing for pairing. alpha is shared equally by the comparisons. ValueError
+    unless ½ < probability < 1.
+    """
+    from scipy.special import ndtri
+
+    if not 0.5 < probability < 1:
+        raise ValueError(f"probability must be between 0.5 and 1, like 0.75, but is {probability}")
+    if comparisons < 1 or not 0 < alpha < target < 1:
+        raise ValueError(
+            f"needs comparisons ≥ 1 and 0 < alpha < target < 1, but {comparisons=}, {alpha=}, {target=}"
+        )
+    quantiles = float(ndtri(1 - alpha / comparisons) - ndtri(1 - target))
+    return (quantiles / (sqrt(6) * (0.5 - probability))) ** 2
+
+
 def rank_test_floor(n: int) -> float:
     """2/2ⁿ: the smallest two-sided p that a sign-flip or Wilcoxon test of n pairs can reach."""
     if n < 1:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 Array = npt.NDArray[np.float64]
 
@@ -102,12 +101,12 @@ class Laws:
     @property
     def exponent_interval(self) -> tuple[float, float]:
         """The middle 95 % of α over resampled runs."""
-        return _middle([law.exponent for law in self.resampled])
+        return middle([law.exponent for law in self.resampled])
 
     @property
     def irreducible_interval(self) -> tuple[float, float]:
         """The same of E."""
-        return _middle([law.irreducible for law in self.resampled])
+        return middle([law.irreducible for law in self.resampled])
 
     def gap(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGap:
         """How far a treatment of this compute, with the loss of each of its runs, lies from the law there."""
@@ -117,7 +116,7 @@ class Laws:
             float(generator.choice(values, len(values)).mean()) - law.loss(compute) for law in self.resampled
         ]
         mean = float(values.mean()) - self.law.loss(compute)
-        return FittedGap(mean, *_middle(gaps), extrapolated=self.law.extrapolates(compute))
+        return FittedGap(mean, *middle(gaps), extrapolated=self.law.extrapolates(compute))
 
     def gain(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGain:
         """What a treatment of this compute is worth, with the loss of each of its runs, one or more.
@@ -130,7 +129,7 @@ class Laws:
             law.compute_for(float(generator.choice(values, len(values)).mean())) for law in self.resampled
         ]
         gains = [np.inf if need is None else need / compute for need in needs]
-        low, high = _middle(gains)
+        low, high = middle(gains)
         needed = self.law.compute_for(float(values.mean()))
         return FittedGain(
             gain=None if needed is None else needed / compute,
@@ -140,7 +139,7 @@ class Laws:
         )
 
 
-def _middle(values: Sequence[float]) -> tuple[float, float]:
+def middle(values: Sequence[float]) -> tuple[float, float]:
     """The middle 95 %."""
     low, high = np.quantile(values, (0.025, 0.975), method="nearest")
     return float(low), float(high)
@@ -178,15 +177,19 @@ def _fitted(x: Array, y: Array, starts: Sequence[tuple[float, float, float]]) ->
 def _misfit(parameters: Array, log_x: Array, log_y: Array) -> tuple[float, Array]:
     """The mean Huber loss and its gradient, for log E, log A and α."""
     e, a, alpha = parameters
-    terms = np.stack([np.full_like(log_x, e), a - alpha * log_x])
-    predicted = logsumexp(terms, axis=0)
+    value, (of_e, of_a) = huber_misfit(np.stack([np.full_like(log_x, e), a - alpha * log_x]), log_y)
+    return value, np.array([of_e.sum(), of_a.sum(), -(of_a * log_x).sum()])
+
+
+def huber_misfit(terms: Array, log_y: Array) -> tuple[float, Array]:
+    """The mean Huber loss of log Σ exp(terms) against `log_y`, and its derivative by each of the terms, which
+    are terms × runs: logarithms of the law's summands.
+    """
+    predicted = np.logaddexp.reduce(terms, axis=0)
     shares = np.exp(terms - predicted)
     residual = predicted - log_y
     small = np.abs(residual) <= HUBER_DELTA
     loss = np.where(small, residual**2 / 2, HUBER_DELTA * (np.abs(residual) - HUBER_DELTA / 2))
-    slope = np.where(small, residual, HUBER_DELTA * np.sign(residual)) / len(log_x)
-    gradient = np.array(
-        [(slope * shares[0]).sum(), (slope * shares[1]).sum(), -(slope * shares[1] * log_x).sum()]
-    )
+    slope = np.where(small, residual, HUBER_DELTA * np.sign(residual)) / len(log_y)
     # in units of delta², so that the optimiser's tolerances mean something
-    return float(loss.mean()) / HUBER_DELTA**2, gradient / HUBER_DELTA**2
+    return float(loss.mean()) / HUBER_DELTA**2, slope * shares / HUBER_DELTA**2

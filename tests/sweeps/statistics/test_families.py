@@ -5,7 +5,14 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from headcount.sweeps.statistics import benjamini_hochberg, holm, mean_estimate, simultaneous
+from headcount.sweeps.statistics import (
+    benjamini_hochberg,
+    benjamini_yekutieli,
+    holm,
+    mean_estimate,
+    simultaneous,
+)
+from headcount.sweeps.statistics.student import t_estimate
 
 # Benjamini and Hochberg (1995), section 3
 BH_1995 = [
@@ -29,7 +36,17 @@ def test_benjamini_hochberg_of_the_1995_example() -> None:
     assert [m.adjusted_p for m in members[:5]] == pytest.approx([0.0015, 0.003, 0.0095, 0.035625, 0.0603])
 
 
-@pytest.mark.parametrize(("correct", "method"), [(holm, "holm"), (benjamini_hochberg, "fdr_bh")])
+def test_benjamini_yekutieli_and_bonferroni_of_the_1995_example() -> None:
+    members = benjamini_yekutieli("screen", P_VALUES).members.values()
+    assert sum(member.rejected for member in members) == 3
+    at_once = [simultaneous(t_estimate(stats.t.isf(p / 2, 9), 1.0, 9), 15) for p in BH_1995]
+    assert sum(estimate.p is not None and estimate.p <= 0.05 for estimate in at_once) == 3
+
+
+@pytest.mark.parametrize(
+    ("correct", "method"),
+    [(holm, "holm"), (benjamini_hochberg, "fdr_bh"), (benjamini_yekutieli, "fdr_by")],
+)
 def test_any_order_and_ties_as_statsmodels(correct: type, method: str) -> None:
     p = np.random.default_rng(0).random(40).round(2) ** 3
     reject, adjusted, _, _ = multipletests(p, 0.05, method)

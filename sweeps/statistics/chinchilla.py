@@ -1,0 +1,180 @@
+"""The scaling law with a term for the model's size and one for its data: L = E + A / N^α + B / D^β.
+
+Hoffmann et al. (2022), "Chinchilla", appendix D.3. Five parameters take more runs than a law of compute, and
+their published intervals were far too narrow (Besiroglu et al. 2024): these are of resampled runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy.optimize import minimize
+
+from .scaling import Array, FittedGain, huber_misfit, middle
+
+FEWEST_LEVELS = 3
+"""Different sizes, and amounts of data: with two of each, the parameters cannot be told apart."""
+
+_BOUNDS = [(-12.0, None), (None, None), (None, None), (1e-4, None), (1e-4, None)]
+"""Of log E, log A, log B, α and β: runs that show no floor leave E at nearly 0."""
+
+_STARTS = list(product((-1.0, 0.5), (-2.0, 0.0), (-2.0, 0.0), (0.2, 0.5), (0.2, 0.5)))
+
+
+@dataclass(frozen=True)
+class ChinchillaLaw:
+    """Of N parameters and D tokens of training."""
+
+    irreducible: float
+    """E."""
+    size_coefficient: float
+    """A."""
+    data_coefficient: float
+    """B."""
+    size_exponent: float
+    """α."""
+    data_exponent: float
+    """β."""
+
+    def size_term(self, parameters: float) -> float:
+        """What a larger model could still gain, A / N^α."""
+        return self.size_coefficient * float(parameters**-self.size_exponent)
+
+    def data_term(self, tokens: float) -> float:
+        """What more data could still gain, B / D^β."""
+        return self.data_coefficient * float(tokens**-self.data_exponent)
+
+    def loss(self, parameters: float, tokens: float) -> float:
+        return self.irreducible + self.size_term(parameters) + self.data_term(tokens)
+
+    def tokens_for(self, loss: float, parameters: float) -> float | None:
+        """What a model of this size needs for this loss; None where no amount of data reaches it."""
+        left = loss - self.irreducible - self.size_term(parameters)
+        return float((self.data_coefficient / left) ** (1 / self.data_exponent)) if left > 0 else None
+
+
+@dataclass(frozen=True)
+class ChinchillaLaws:
+    """A law and those of resampled runs, which tell how well the runs fix it."""
+
+    law: ChinchillaLaw
+    resampled: tuple[ChinchillaLaw, ...]
+    sizes: tuple[float, float]
+    """The least and the most parameters that were fitted."""
+    tokens: tuple[float, float]
+    """The same of tokens: outside either the law extrapolates."""
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """The middle 95 % of a field of the law, such as "size_exponent", over resampled runs."""
+        return middle([getattr(law, name) for law in self.resampled])
+
+    def token_gain(
+        self, parameters: float, tokens: float, losses: Sequence[float], *, seed: int = 0
+    ) -> FittedGain:
+        """The tokens that a control of the same size needs for a treatment's loss, over its own.
+
+        At one size compute is proportional to tokens, so that this is also a compute-equivalent gain. Each
+        resampled law meets a resample of the treatment's runs, one or more.
+        """
+        values = np.asarray(losses, dtype=float)
+        generator = np.random.default_rng(seed)
+        needs = [
+            law.tokens_for(float(generator.choice(values, len(values)).mean()), parameters)
+            for law in self.resampled
+        ]
+        low, high = middle([np.inf if need is None else need / tokens for need in needs])
+        needed = self.law.tokens_for(float(values.mean()), parameters)
+        inside = self.sizes[0] <= parameters <= self.sizes[1]
+        return FittedGain(
+            gain=None if needed is None else needed / tokens,
+            low=low if np.isfinite(low) else None,
+            high=high if np.isfinite(high) else None,
+            extrapolated=needed is None or not inside or not self.tokens[0] <= needed <= self.tokens[1],
+        )
+
+
+def fit_chinchilla(
+    parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float]
+) -> ChinchillaLaw:
+    """The law of least Huber loss between log L and the logarithm of its prediction, the best of many starts.
+
+    Raises ValueError unless there are three sizes and three amounts of data that do not just grow together.
+    """
+    n, d, y = _checked(parameters, tokens, losses)
+    return _fitted(n, d, y, _STARTS)
+
+
+def bootstrap_chinchilla(
+    parameters: Sequence[float],
+    tokens: Sequence[float],
+    losses: Sequence[float],
+    *,
+    resamples: int = 200,
+    seed: int = 0,
+) -> ChinchillaLaws:
+    """The law of the runs, and of runs resampled with replacement within each size and amount of data.
+
+    Raises ValueError as `fit_chinchilla`.
+    """
+    n, d, y = _checked(parameters, tokens, losses)
+    law = _fitted(n, d, y, _STARTS)
+    start = tuple(np.log([law.irreducible, law.size_term(_center(n)), law.data_term(_center(d))]).tolist())
+    settings = np.unique(np.stack([n, d], axis=1), axis=0)
+    groups = [np.flatnonzero((n == size) & (d == data)) for size, data in settings]
+    generator = np.random.default_rng(seed)
+    resampled = []
+    for _ in range(resamples):
+        chosen = np.concatenate([generator.choice(group, len(group)) for group in groups])
+        exponents = (law.size_exponent, law.data_exponent)
+        resampled.append(_fitted(n[chosen], d[chosen], y[chosen], [(*start, *exponents)]))
+    return ChinchillaLaws(law, tuple(resampled), (n.min(), n.max()), (d.min(), d.max()))
+
+
+def _checked(
+    parameters: Sequence[float], tokens: Sequence[float], losses: Sequence[float]
+) -> tuple[Array, Array, Array]:
+    n, d, y = (np.asarray(values, dtype=float) for values in (parameters, tokens, losses))
+    if not n.shape == d.shape == y.shape or not ((n > 0) & (d > 0) & (y > 0)).all():
+        raise ValueError("a law of size and data needs parameters, tokens and a loss above 0 for every run")
+    sizes, amounts = len(set(n.tolist())), len(set(d.tolist()))
+    if min(sizes, amounts) < FEWEST_LEVELS:
+        raise ValueError(
+            f"a law of size and data needs {FEWEST_LEVELS} different sizes and {FEWEST_LEVELS} amounts of "
+            f"data or more, but the runs have {sizes} and {amounts}"
+        )
+    if np.linalg.matrix_rank(np.stack([np.ones_like(n), np.log(n), np.log(d)]), tol=1e-6) < 3:
+        raise ValueError(
+            "a law of size and data needs them to vary apart, but the runs have them grow together"
+        )
+    return n, d, y
+
+
+def _center(values: Array) -> float:
+    return float(np.exp(np.log(values).mean()))
+
+
+def _fitted(n: Array, d: Array, y: Array, starts: Sequence[tuple[float, ...]]) -> ChinchillaLaw:
+    """Fitted around the geometric means of N and D, where the coefficients are losses."""
+    log_n, log_d, log_y = np.log(n / _center(n)), np.log(d / _center(d)), np.log(y)
+    fits = [
+        minimize(_misfit, start, args=(log_n, log_d, log_y), jac=True, bounds=_BOUNDS, method="L-BFGS-B")
+        for start in starts
+    ]
+    e, a, b, alpha, beta = min(fits, key=lambda fit: float(fit.fun)).x
+    return ChinchillaLaw(
+        irreducible=float(np.exp(e)),
+        size_coefficient=float(np.exp(a) * _center(n) ** alpha),
+        data_coefficient=float(np.exp(b) * _center(d) ** beta),
+        size_exponent=float(alpha),
+        data_exponent=float(beta),
+    )
+
+
+def _misfit(parameters: Array, log_n: Array, log_d: Array, log_y: Array) -> tuple[float, Array]:
+    e, a, b, alpha, beta = parameters
+    value, (of_e, of_a, of_b) = huber_misfit(
+        np.stack([np.full_like(log_n, e), a - alpha * log_n, b - beta * log_d]), log_y
+    )
+    gradient = [of_e.sum(), of_a.sum(), of_b.sum(), -(of_a * log_n).sum(), -(of_b * log_d).sum()]
+    return value, np.array(gradient)

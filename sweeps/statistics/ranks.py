@@ -1,0 +1,120 @@
+"""Tests by signs and ranks, that need no normal distribution; few pairs leave a floor under their p.
+
+With three pairs no two-sided p of these can be below 0.25: a large one then says nothing (`rank_test_floor`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .layout import Array, check_table
+from .power import rank_test_floor
+from .student import Values, finite_vector
+
+MOST_FLIPPED = 16
+"""Pairs whose sign patterns are all counted, 65,536."""
+
+
+def sign_flip(deltas: Values) -> float | None:
+    """The two-sided p of the exact sign-flip test: the share of all 2ⁿ patterns with so large a |sum|.
+
+    It assumes only that deltas are symmetric around 0 where there is no effect. It cannot go below
+    `rank_test_floor(n)`: 0.25 at 3 pairs. None without a pair and above 16 of them.
+    """
+    x = np.asarray(deltas, dtype=np.float64)
+    if not 1 <= len(x) <= MOST_FLIPPED:
+        return None
+    sums = np.zeros(1)
+    for value in x[1:]:  # the first sign is fixed: a pattern and its negative have the same |sum|
+        sums = np.concatenate([sums + value, sums - value])
+    observed = abs(float(x.sum()))
+    return float(np.mean(np.abs(sums + x[0]) >= observed * (1 - 1e-12)))
+
+
+@dataclass(frozen=True)
+class SignedRank:
+    """Wilcoxon's signed-rank test: the `n` deltas other than 0, ranked by size.
+
+    `positive` is V, the sum of the ranks of positive deltas. `p` is two-sided, `p_lower` that of a V so small
+    or smaller (deltas below 0: the treatment is better), `p_higher` that of one so large or larger. All are
+    exact, also with ties, and `p` cannot go below `floor`.
+    """
+
+    positive: float
+    n: int
+    p: float
+    p_lower: float
+    p_higher: float
+    floor: float
+
+
+def signed_rank(deltas: Values) -> SignedRank | None:
+    """Wilcoxon's (1945) test of deltas that are symmetric around 0 where there is no effect.
+
+    Deltas of exactly 0 are left out, as he did; tied sizes share the mean of their ranks. None where no delta
+    differs from 0. ValueError for a delta that is not finite.
+    """
+    x = finite_vector(deltas, "deltas")
+    x = x[x != 0]
+    if not len(x):
+        return None
+    _, place, ties = np.unique(np.abs(x), return_inverse=True, return_counts=True)
+    twice = (2 * np.cumsum(ties) - ties + 1)[place]  # ranks, doubled so that those of ties are whole
+    chance = np.ones(1)  # of each sum of the ranks so far, every sign being as likely as its opposite
+    for rank in twice.tolist():
+        grown = np.zeros(len(chance) + rank)
+        grown[: len(chance)] = chance / 2
+        grown[rank:] += chance / 2
+        chance = grown
+    positive = int(twice[x > 0].sum())
+    lower, higher = float(chance[: positive + 1].sum()), float(chance[positive:].sum())
+    return SignedRank(
+        positive=positive / 2,
+        n=len(x),
+        p=min(1.0, 2 * min(lower, higher)),
+        p_lower=min(1.0, lower),
+        p_higher=min(1.0, higher),
+        floor=rank_test_floor(len(x)),
+    )
+
+
+def outperforming(treatment: Values, control: Values) -> float | None:
+    """The share of all pairs of a treatment's and a control's loss in which the treatment's is lower, ties ½.
+
+    The probability of outperforming (Bouthillier et al. 2021), ½ where there is no difference: an effect
+    size. The pairs are all pairs, of whatever seeds, so that spread which seeds share draws it toward ½.
+    None where a side has no loss.
+    """
+    t, c = finite_vector(treatment, "treatment"), finite_vector(control, "control")
+    if not len(t) or not len(c):
+        return None
+    return float(np.mean((np.sign(c - t[:, None]) + 1) / 2))
+
+
+@dataclass(frozen=True)
+class Friedman:
+    """Do the levels differ at all? By their ranks within each of `seeds` seeds, χ² with `df` degrees.
+
+    Rough: χ² is an approximation that three seeds stretch, and says nothing of a shape.
+    """
+
+    statistic: float
+    df: int
+    p: float
+    seeds: int
+
+
+def friedman(losses: Array) -> Friedman | None:
+    """Friedman's (1937) test over levels × seeds, NaN where missing, at the seeds that have every level.
+
+    None under 3 levels or 2 such seeds, and where no seed tells its levels apart.
+    """
+    from scipy.stats import friedmanchisquare
+
+    table = check_table(losses)
+    complete = table[:, ~np.isnan(table).any(axis=0)]
+    levels, seeds = complete.shape
+    if levels < 3 or seeds < 2 or not np.ptp(complete, axis=0).any():
+        return None
+    found = friedmanchisquare(*complete)
+    return Friedman(float(found.statistic), levels - 1, float(found.pvalue), seeds)
