@@ -14,7 +14,7 @@ from pathlib import Path
 from headcount.trainer.config import SECTIONS
 from headcount.trainer.errors import UserError, nearest
 from headcount.trainer.execution import Execution
-from headcount.trainer.starting import started_from
+from headcount.trainer.starting import INIT_FROM, started_from
 from headcount.trainer.terminal import run_job
 
 Fields = dict[str, object]
@@ -79,6 +79,10 @@ def main(
         if number is not None and not number >= least:
             raise UserError(f"{option}: got {number}; expected {least} or more")
     fields, seed = read(given.job)
+    folder: Path = given.folder or given.job.with_suffix("")
+    if folder == given.job:
+        raise UserError(f"{given.job} has no suffix to leave out for the folder's name; say --folder")
+    fields = _with_weights_of_checkpoint(fields, given.job.parent, folder)
     fields, weights = started_from(fields, given.job.parent)
     execution = Execution(
         device=given.device,
@@ -88,11 +92,19 @@ def main(
         checkpoint_seconds=given.checkpoint_seconds,
         exact=not given.fast,
     )
-    folder: Path = given.folder or given.job.with_suffix("")
-    if folder == given.job:
-        raise UserError(f"{given.job} has no suffix to leave out for the folder's name; say --folder")
     home = given.home or Path(os.environ.get("HEADCOUNT_HOME") or "~/.headcount")
     return run_job(fields, seed, folder.absolute(), home.expanduser().absolute(), execution, _say, weights)
+
+
+def _with_weights_of_checkpoint(fields: Fields, beside: Path, folder: Path) -> Fields:
+    """A training checkpoint that `init.from` names gives way to a model's file of its weights in `folder`."""
+    source = fields.get(INIT_FROM)
+    if not isinstance(source, str) or not source.endswith(".pt"):
+        return fields
+    from headcount.trainer.job_files.checkpoint_model import model_of_checkpoint
+
+    made = model_of_checkpoint(beside / Path(source).expanduser(), folder / "initial")
+    return fields | {INIT_FROM: str(made.absolute())}
 
 
 def _say(line: str) -> None:

@@ -1,7 +1,6 @@
 """Weights that jobs start from: put among the artifacts under their hash, for every node."""
 
 import hashlib
-import json
 from pathlib import Path
 
 from headcount.orchestrator.artifacts.address import Artifacts
@@ -22,7 +21,12 @@ def publish_weights(file: Path, settings: Settings) -> str:
     Raises `UserError` for a file that is neither, and `ArtifactsUnavailable`.
     """
     if file.suffix == ".pt":
-        file = _as_model(file, settings.artifacts / "weights")
+        from headcount.trainer.job_files.checkpoint_model import model_of_checkpoint
+
+        made = model_of_checkpoint(file, settings.artifacts / "weights")
+        sha256 = publish_weights(made, settings)
+        made.unlink()
+        return sha256
     job_fields(file)
     try:
         with open(file, "rb") as content:
@@ -48,28 +52,3 @@ def find_weights(sha256: str, artifacts: Path, remote: Artifacts | None) -> Path
     if remote is not None and not has_hash(file, sha256):
         remote.download(weights_key(sha256), file)
     return file
-
-
-def _as_model(checkpoint: Path, folder: Path) -> Path:
-    """The weights of a training checkpoint as a model's file in `folder`."""
-    import torch
-
-    from headcount.trainer.config import FIELDS, job_from_fields
-    from headcount.trainer.job_files.model_file import metadata_of, write_model
-
-    try:
-        statement = json.loads(checkpoint.with_suffix(".json").read_text(encoding="utf-8"))
-        owner = statement["owner"]
-        fields = {name: value for name, value in owner.items() if name in FIELDS}
-        config = job_from_fields(fields, owner["seed"])
-    except (OSError, ValueError, KeyError) as error:
-        raise UserError(f"{checkpoint} has no statement beside it that tells its job: {error}") from error
-    if not has_hash(checkpoint, statement["sha256"]):
-        raise UserError(f"{checkpoint} is missing or damaged")
-    state = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    if "model" not in state:
-        raise UserError(f"{checkpoint} is of an ended job and holds no weights; take its model.safetensors")
-    folder.mkdir(parents=True, exist_ok=True)
-    made = folder / f"{statement['sha256']}.safetensors"
-    write_model(made, state["model"], metadata_of(config, owner["data fingerprint"], statement["step"]))
-    return made

@@ -44,7 +44,7 @@ def imports(names: list[str], blocked: list[str]) -> None:
 
 def test_training_needs_torch_and_numpy_alone() -> None:
     streams = ["headcount.trainer.residuals.additive", "headcount.trainer.residuals.mhar"]
-    commands = ["headcount.trainer.single_job", "headcount.trainer.convert.command"]
+    commands = [f"headcount.trainer.{name}" for name in ("single_job", "convert.command", "probe.command")]
     imports(["headcount.kernels", "headcount.trainer.loop", *commands, *streams], SERVICES)
 
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -36,28 +36,49 @@ class CheckFailed(UserError):
     """A check of a conversion that does not hold; the message says which, and by how much."""
 
 
+@dataclass
+class Check:
+    """One check that held."""
+
+    name: str
+    seconds: float = 0.0
+    peak_memory_bytes: float = 0.0
+    """Of the GPU's allocator, or of the whole process on the CPU."""
+    found: dict[str, float] = field(default_factory=dict)
+    """What was measured, by its name."""
+
+
 def check_conversion(
     file: Path, source: Path, checkpoint: Checkpoint, device: torch.device, tell: Tell
-) -> None:
+) -> list[Check]:
     """Every check of the model in `file`, which was converted from the checkpoint in `source`.
 
     Raises `CheckFailed` for the first that does not hold.
     """
-    with _measured(
-        "weights equal to the checkpoint's; beside them routing alone, all at its start", device, tell
-    ):
+    checks: list[Check] = []
+    with _measured("weights", device, checks) as check:
         check_weights(file, checkpoint)
+    tell(
+        "check  weights equal to the checkpoint's; beside them routing alone, all at its start: "
+        f"{_cost(check)}"
+    )
     model, metadata = load_model(file, device)
     job = job_of(metadata)
     tokens = random_tokens(job, device)
     with exact_mode(Execution(threads=torch.get_num_threads())), torch.inference_mode():
         for dtype in (torch.float32, torch.bfloat16):
-            with _measured(
-                f"logits in {_name(dtype)} equal to the additive stream's, bit for bit", device, tell
-            ):
-                check_identity(model, job, tokens, dtype)
-        with _measured("logits compared with those of transformers", device, tell):
-            check_against_transformers(model, source, tokens, tell)
+            with _measured(f"additive {_name(dtype)}", device, checks) as check:
+                check.found = {
+                    "logits": float(tokens.numel() * job.model.vocab_size),
+                    "different": float(check_identity(model, job, tokens, dtype)),
+                }
+            tell(
+                f"check  logits in {_name(dtype)} equal to the additive stream's, bit for bit: {_cost(check)}"
+            )
+        with _measured("transformers", device, checks) as check:
+            check.found = check_against_transformers(model, source, tokens, tell)
+        tell(f"check  logits compared with those of transformers: {_cost(check)}")
+    return checks
 
 
 def random_tokens(job: JobConfig, device: torch.device) -> Tensor:
@@ -77,8 +98,8 @@ def check_weights(file: Path, checkpoint: Checkpoint) -> None:
             raise CheckFailed(f"{file}: {name} is not what it was converted from")
 
 
-def check_identity(model: Transformer, job: JobConfig, tokens: Tensor, dtype: torch.dtype) -> None:
-    """The model computes what the additive one with the same weights does."""
+def check_identity(model: Transformer, job: JobConfig, tokens: Tensor, dtype: torch.dtype) -> int:
+    """The model computes what the additive one with the same weights does: the logits that differ, 0."""
     plain_job = replace(job.model, residual="additive")
     plain = Transformer(plain_job, 1, None, torch.device("meta"))
     shared = {name: weight for name, weight in model.state_dict().items() if not is_routing(name)}
@@ -91,15 +112,20 @@ def check_identity(model: Transformer, job: JobConfig, tokens: Tensor, dtype: to
             f"{different:,} of {found[0].numel():,} logits in {_name(dtype)} differ from those of the "
             "additive stream"
         )
+    return different
 
 
-def check_against_transformers(model: Transformer, folder: Path, tokens: Tensor, tell: Tell) -> None:
+def check_against_transformers(
+    model: Transformer, folder: Path, tokens: Tensor, tell: Tell
+) -> dict[str, float]:
     """The model computes what `transformers` does with the folder: to `EXACT` in float64, and to rounding in
-    float32 and bfloat16. The model is left in float64."""
+    float32 and bfloat16. The model is left in float64. Returns the differences."""
+    found: dict[str, float] = {}
     exact = reference_logits(folder, tokens, torch.float64)
     for dtype in (torch.float32, torch.bfloat16):
         theirs = _error(reference_logits(folder, tokens, dtype), exact)
         ours = _error(logits(model, tokens, dtype), exact)
+        found |= {f"our rounding {_name(dtype)}": ours, f"their rounding {_name(dtype)}": theirs}
         tell(
             f"check  logits in {_name(dtype)} against transformers: our rounding {ours:.2e} (rms), "
             f"theirs {theirs:.2e}"
@@ -115,6 +141,7 @@ def check_against_transformers(model: Transformer, folder: Path, tokens: Tensor,
         raise CheckFailed(
             f"logits in float64 are up to {largest:.1e} from transformers'; expected {EXACT:g} at most"
         )
+    return found | {"largest difference float64": largest}
 
 
 def logits(model: Transformer, tokens: Tensor, dtype: torch.dtype) -> Tensor:
@@ -129,12 +156,18 @@ def logits(model: Transformer, tokens: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @contextmanager
-def _measured(what: str, device: torch.device, tell: Tell) -> Iterator[None]:
+def _measured(name: str, device: torch.device, checks: list[Check]) -> Iterator[Check]:
+    """Add a check to `checks`, with what it took."""
     reset_peak_memory(device)
     started = time.monotonic()
-    yield
-    seconds = time.monotonic() - started
-    tell(f"check  {what}: {seconds:.1f} s, peak memory {peak_memory_bytes(device) / 1e9:.2f} GB")
+    check = Check(name)
+    yield check
+    check.seconds, check.peak_memory_bytes = time.monotonic() - started, peak_memory_bytes(device)
+    checks.append(check)
+
+
+def _cost(check: Check) -> str:
+    return f"{check.seconds:.1f} s, peak memory {check.peak_memory_bytes / 1e9:.2f} GB"
 
 
 def _error(found: Tensor, exact: Tensor) -> float:

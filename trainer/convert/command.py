@@ -6,14 +6,18 @@
 """
 
 import argparse
+import json
 import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from headcount.trainer.convert.conversion import convert
+from headcount.trainer.convert.conversion import Converted, convert
 from headcount.trainer.convert.extras import optional
 from headcount.trainer.convert.families import FAMILIES, Routing
 from headcount.trainer.convert.huggingface import to_huggingface
@@ -55,6 +59,11 @@ def main(arguments: Sequence[str], program: str = "python -m headcount.trainer.c
         help="In place of MODEL: write a random checkpoint of that shape, convert it, and convert it back.",
     )
     parser.add_argument("--family", choices=FAMILIES, default="llama", help="Of --random.")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="Print what was measured as JSON; the lines go to standard error.",
+    )
     given = parser.parse_args(arguments)
     if (given.model is None) == (given.random is None):
         raise UserError("name a MODEL to convert, or a shape with --random")
@@ -63,24 +72,52 @@ def main(arguments: Sequence[str], program: str = "python -m headcount.trainer.c
         if value is not None and value < 1:
             raise UserError(f"--{option.replace('_', '-')}: got {value}; expected 1 or more")
     device = _device(given.device)
-    optional("transformers").utils.logging.disable_progress_bar()
+    transformers = optional("transformers")
+    transformers.utils.logging.disable_progress_bar()
+    report: dict[str, Any] = {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
     source, folder = given.model, given.out
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr if given.json else sys.stdout, flush=True)
+
     if given.random is not None:
         folder = given.out / "headcount"
         source = given.out / "random"
         started = time.monotonic()
         write_random(source, given.family, given.random)
-        print(f"random {source}: a {given.family} of {given.random}, in {time.monotonic() - started:.1f} s")
-    if given.to == "huggingface":
-        to_huggingface(source, folder, device=device)
-        return 0
+        seconds = time.monotonic() - started
+        tell(f"random {source}: a {given.family} of {given.random}, in {seconds:.1f} s")
+        report["random"] = {"family": given.family, "scale": given.random, "seconds": seconds}
+    if given.to == "headcount":
+        report |= _measured(_converted(source, folder, given, device, tell))
+        source, folder = folder, given.out / "back"
+    if given.to == "huggingface" or given.random is not None:
+        started = time.monotonic()
+        found = to_huggingface(source, folder, device=device, tell=tell)
+        report["huggingface"] = {"seconds": time.monotonic() - started, **found}
+    if given.json:
+        print(json.dumps(report, indent=1))
+    return 0
+
+
+def _converted(
+    source: Path, folder: Path, given: argparse.Namespace, device: torch.device, tell: Callable[[str], object]
+) -> Converted:
     home = given.home or Path(os.environ.get("HEADCOUNT_HOME") or "~/.headcount")
     data = get_named(given.data, home.expanduser().absolute()) if given.data else None
     routing = Routing(given.residual, given.routing_heads, given.block_size)
-    convert(source, folder, routing, context=given.context, data=data, device=device)
-    if given.random is not None:
-        to_huggingface(folder, given.out / "back", device=device)
-    return 0
+    return convert(source, folder, routing, context=given.context, data=data, device=device, tell=tell)
+
+
+def _measured(converted: Converted) -> dict[str, Any]:
+    """What `--json` prints of a conversion."""
+    names = ("parameters", "routing_parameters", "bytes", "seconds")
+    checks = [asdict(check) for check in converted.checks]
+    return {name: getattr(converted, name) for name in names} | {"checks": checks}
 
 
 def _device(name: str) -> torch.device:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from headcount.trainer.config import JobConfig
 from headcount.trainer.convert.checkpoint import Checkpoint
-from headcount.trainer.convert.checks import check_conversion
+from headcount.trainer.convert.checks import Check, check_conversion
 from headcount.trainer.convert.families import Routing, job_for, read_config
 from headcount.trainer.convert.names import huggingface_name, is_routing
 from headcount.trainer.data.manifest import Manifest
@@ -36,10 +36,17 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Converted:
-    """The folder that was written, and its model's job."""
+    """The folder that was written, its model's job, and what the checks found."""
 
     folder: Path
     job: JobConfig
+    parameters: int
+    routing_parameters: int
+    bytes: int
+    """Of the file."""
+    seconds: float
+    """Of writing it."""
+    checks: tuple[Check, ...]
 
 
 def convert(
@@ -71,20 +78,20 @@ def convert(
         raise UserError(f"{folder} holds a model already; choose another folder")
     started = time.monotonic()
     file = _write(folder, weights, job, config, data)
-    tell(
-        f"model  {config.model_type}, {sum(w.numel() for w in expected.values()):,} parameters, of them "
-        f"{sum(w.numel() for name, w in expected.items() if is_routing(name)):,} of routing"
-    )
-    tell(f"files  {folder}, {file.stat().st_size / 1e9:.2f} GB written in {time.monotonic() - started:.1f} s")
+    seconds, size = time.monotonic() - started, file.stat().st_size
+    parameters = sum(weight.numel() for weight in expected.values())
+    routing_parameters = sum(weight.numel() for name, weight in expected.items() if is_routing(name))
+    tell(f"model  {config.model_type}, {parameters:,} parameters, of them {routing_parameters:,} of routing")
+    tell(f"files  {folder}, {size / 1e9:.2f} GB written in {seconds:.1f} s")
     try:
-        check_conversion(file, source, checkpoint, device, tell)
+        checks = check_conversion(file, source, checkpoint, device, tell)
     except BaseException:
         file.unlink()
         raise
     for name in TEXT_FILES:
         if (source / name).exists():
             shutil.copyfile(source / name, folder / name)
-    return Converted(folder, job)
+    return Converted(folder, job, parameters, routing_parameters, size, seconds, tuple(checks))
 
 
 def match_weights(checkpoint: Checkpoint, expected: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -32,8 +32,9 @@ CODE = ("configuration_headcount", "modeling_headcount")
 
 def to_huggingface(
     source: Path, folder: Path, *, device: torch.device, tell: Callable[[str], object] = print
-) -> None:
-    """Write the model of ours in `source`, a `model.safetensors` or its folder, as `folder`, and check it.
+) -> dict[str, float]:
+    """Write the model of ours in `source`, a `model.safetensors` or its folder, as `folder`, and check it;
+    what the check found, by its name.
 
     Raises `UserError` for a stream that the code does not have, and where `transformers` computes other
     logits from the folder, or finds other gates in it: then nothing is left.
@@ -67,7 +68,7 @@ def to_huggingface(
     tell(f"files  {folder}: {sum(path.stat().st_size for path in folder.iterdir()) / 1e9:.2f} GB")
     try:
         with exact_mode(Execution(threads=torch.get_num_threads())), torch.inference_mode():
-            _check(model, job, folder, device, tell)
+            return _check(model, job, folder, device, tell)
     except BaseException:
         shutil.rmtree(folder)
         raise
@@ -109,7 +110,7 @@ def _config(job: JobConfig, kept: Mapping[str, Any], dtype: torch.dtype) -> dict
 
 def _check(
     model: Transformer, job: JobConfig, folder: Path, device: torch.device, tell: Callable[[str], object]
-) -> None:
+) -> dict[str, float]:
     loaded = load_reference(folder, device, torch.float32, trust_remote_code=True)
     theirs = {name: value for name, value in loaded.named_parameters() if name.endswith("_routing.gate")}
     ours = {name: value for name, value in model.named_parameters() if name.startswith("stream.gates.")}
@@ -119,7 +120,8 @@ def _check(
     tokens = random_tokens(job, device)
     found = loaded(tokens, use_cache=False).logits
     different = int((found != logits(model, tokens, torch.float32)).sum())
-    tell(f"check  logits in float32 of transformers: {different:,} of {found.numel():,} differ in some bit")
+    total = found.numel()
+    tell(f"check  logits in float32 of transformers: {different:,} of {total:,} differ in some bit")
     del loaded, found
     exact = reference_logits(folder, tokens, torch.float64, trust_remote_code=True)
     largest = float((logits(model.double(), tokens, torch.float64) - exact).abs().max())
@@ -129,3 +131,9 @@ def _check(
             f"logits of transformers from {folder} are up to {largest:.1e} from ours in float64; "
             f"expected {EXACT:g} at most"
         )
+    return {
+        "gates": float(len(ours)),
+        "logits": float(total),
+        "different float32": float(different),
+        "largest difference float64": largest,
+    }

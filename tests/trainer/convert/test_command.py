@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,8 +88,23 @@ def test_arguments_that_make_no_sense_are_refused(arguments: list[str], message:
 
 
 def test_a_random_checkpoint_goes_there_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--random", "nano", "--family", "qwen3", "--device", "cpu", "--out", str(tmp_path)]
+    arguments = ["--random", "nano", "--family", "qwen3", "--device", "cpu", "--json", "--out", str(tmp_path)]
     assert main(arguments) == 0
-    said = capsys.readouterr().out
+    printed = capsys.readouterr()
     assert {folder.name for folder in tmp_path.iterdir()} == {"random", "headcount", "back"}
-    assert "0 of 32,768 differ" in said
+    assert "logits in bfloat16 equal to the additive stream's, bit for bit" in printed.err
+    report = json.loads(printed.out)
+    file = tmp_path / "headcount" / "model.safetensors"
+    tensors, _ = read_model(file)
+    assert report["parameters"] == sum(tensor.numel() for tensor in tensors.values())
+    assert report["routing_parameters"] == sum(
+        t.numel() for n, t in tensors.items() if n.startswith("stream.")
+    )
+    assert report["bytes"] == file.stat().st_size
+    checks = {check["name"]: check for check in report["checks"]}
+    assert list(checks) == ["weights", "additive float32", "additive bfloat16", "transformers"]
+    assert all(check["seconds"] >= 0 and check["peak_memory_bytes"] > 1e6 for check in checks.values())
+    for name in ("additive float32", "additive bfloat16"):
+        assert checks[name]["found"] == {"logits": 32768, "different": 0}
+    assert checks["transformers"]["found"]["largest difference float64"] < 1e-10
+    assert (report["huggingface"]["gates"], report["huggingface"]["different float32"]) == (4, 0)
