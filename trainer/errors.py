@@ -20,6 +20,10 @@ class FieldError(UserError):
         return f"{self.name}: {self.problem}"
 
 
+class Stopped(Exception):
+    """Work that was asked to stop, and did, before it had a result."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """A hint for an unknown name: the closest valid name, or all of them when none is close."""
     valid = sorted(valid)

@@ -1,5 +1,6 @@
 """Downstream tasks of the model that a command names."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from headcount.orchestrator.instruments.models import find_model
@@ -34,10 +35,15 @@ def evaluate_model(
     return run_tasks(model, tasks, include=include, limit=limit)
 
 
-def open_model(file: Path, home: Path, tokenizer: str | None, device: str) -> DownstreamModel:
-    """The model in `file` as lm-eval asks it. Raises `UserError` as `load_model` and `tokenizer_of` do."""
+def open_model(
+    file: Path, home: Path, tokenizer: str | None, device: str, stop: Callable[[], bool] = lambda: False
+) -> DownstreamModel:
+    """The model in `file` as lm-eval asks it, until `stop()`.
+
+    Raises `UserError` as `load_model` and `tokenizer_of` do.
+    """
     model, metadata = load_model(file, device)
-    return DownstreamModel(model, tokenizer_of(metadata["headcount.fingerprint"], home, tokenizer))
+    return DownstreamModel(model, tokenizer_of(metadata["headcount.fingerprint"], home, tokenizer), stop)
 
 
 def differences(first: Downstream, second: Downstream) -> dict[tuple[str, str], ItemDifference]:

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,17 @@ LONGEST_NAME = 100
 
 
 def measure(
-    work: Work, dataset: Dataset, home: Path, artifacts: Path, remote: Artifacts | None
+    work: Work,
+    dataset: Dataset,
+    home: Path,
+    artifacts: Path,
+    remote: Artifacts | None,
+    stop: Callable[[], bool],
 ) -> Iterator[Record]:
     """The records of an instrument's attempt up to its result.
 
-    Raises `UserError` for what cannot be measured, and `ArtifactsUnavailable` where the parent's model does
-    not come, or the file of figures does not go.
+    Raises `UserError` for what cannot be measured, `ArtifactsUnavailable` where the parent's model does not
+    come, or the file of figures does not go, and `Stopped` where `stop()` is true between two passes.
 
     `artifacts` is the folder that all nodes share, or this node's own where `remote` is the address.
     """
@@ -40,9 +45,9 @@ def measure(
     device = choose_device(_of_parent(work), execution)
     yield {"kind": "started", "step": 0, "environment": describe(device, execution, 1, None)}
     if work.kind == "probe":
-        measurements, content = _probed(work, file, dataset, str(device))
+        measurements, content = _probed(work, file, dataset, str(device), stop)
     else:
-        measurements, content = yield from _evaluated(work, file, home, str(device))
+        measurements, content = yield from _evaluated(work, file, home, str(device), stop)
     for name in measurements:
         if len(name) > LONGEST_NAME:
             raise UserError(f"the figure {name} has a name of over {LONGEST_NAME} characters")
@@ -87,19 +92,21 @@ def _model_file(work: Work, folder: Path, artifacts: Path, remote: Artifacts | N
     return file
 
 
-def _probed(work: Work, file: Path, dataset: Dataset, device: str) -> tuple[dict[str, float], Any]:
+def _probed(
+    work: Work, file: Path, dataset: Dataset, device: str, stop: Callable[[], bool]
+) -> tuple[dict[str, float], Any]:
     from headcount.trainer.probe.figures import Settings
     from headcount.trainer.probe.running import probe_file
 
     names = ("windows", "slices", "draws", "seed")
     settings = Settings(**{name: work.config[f"probe.{name}"] for name in names})
-    figures = probe_file(file, dataset, settings, device)
+    figures = probe_file(file, dataset, settings, device, stop)
     known = {name: value for name, value in figures.measurements().items() if value is not None}
     return known, figures.to_record()
 
 
 def _evaluated(
-    work: Work, file: Path, home: Path, device: str
+    work: Work, file: Path, home: Path, device: str, stop: Callable[[], bool]
 ) -> Generator[Record, None, tuple[dict[str, float], Any]]:
     """Tells each task before it begins, so that the slot is not thought to hang."""
     config = work.config
@@ -110,7 +117,7 @@ def _evaluated(
     from headcount.orchestrator.instruments.downstream import open_model
     from headcount.trainer.downstream.running import joined, run_tasks
 
-    model = open_model(file, home, config.get("evaluate.tokenizer"), device)
+    model = open_model(file, home, config.get("evaluate.tokenizer"), device, stop)
     outcomes = []
     for task in config["evaluate.tasks"]:
         yield {"kind": "evaluating", "task": task}

@@ -30,7 +30,7 @@ from headcount.orchestrator.store.recording import Record
 from headcount.orchestrator.store.transitions import Work, attempt_folder, job_folder
 from headcount.trainer.config import NUMERICS, job_from_fields
 from headcount.trainer.data import Dataset, open_dataset
-from headcount.trainer.errors import UserError
+from headcount.trainer.errors import Stopped, UserError
 from headcount.trainer.events import Result, to_record
 from headcount.trainer.execution import Execution
 
@@ -219,15 +219,19 @@ class Slot:
         return self._stop_cause, None
 
     def _measure(self, work: Work, dataset: Dataset, result: list[Record]) -> tuple[str, str | None]:
-        """As `_train`, of an instrument; it cannot be stopped half-way, and begins anew elsewhere."""
+        """As `_train`, of an instrument; one that was stopped half-way begins anew."""
         from headcount.orchestrator.slots.instruments import measure
 
         try:
-            for record in measure(work, dataset, self._home, self._artifacts, self._remote):
+            records = measure(work, dataset, self._home, self._artifacts, self._remote, self._is_stopping)
+            for record in records:
                 if record["kind"] == "result":
                     result.append(record)
                     return record["outcome"], None
                 self._tell(record)
+        except Stopped:
+            assert self._stop_cause is not None
+            return self._stop_cause, None
         except ArtifactsUnavailable as error:
             return self._stop_cause or _cause(error), str(error)
         except Exception as error:

@@ -1,5 +1,6 @@
 """A trained model and its tokenizer as lm-eval asks them: log-likelihoods, and text up to a stop."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 from torch import Tensor
 
 from headcount.trainer.data.tokenizer import Tokenizer
-from headcount.trainer.errors import UserError
+from headcount.trainer.errors import Stopped, UserError
 from headcount.trainer.generation import generate
 from headcount.trainer.model.transformer import Transformer
 
@@ -28,11 +29,14 @@ class DownstreamModel(TemplateLM):  # type: ignore[misc]  # lm-eval has no types
     """Texts are read in the tokens of the model's data set, whose separator stands before an empty context.
 
     What does not fit the model's context is cut from the left. Raises `UserError` for a request of a task
-    that the model cannot answer.
+    that the model cannot answer, and `Stopped` where `stop()`, asked before each pass, is true.
     """
 
-    def __init__(self, model: Transformer, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, model: Transformer, tokenizer: Tokenizer, stop: Callable[[], bool] = lambda: False
+    ) -> None:
         super().__init__()
+        self._stop = stop
         self.model = model
         self.words = tokenizer
         self.context = model.rotation.shape[1]
@@ -88,6 +92,7 @@ class DownstreamModel(TemplateLM):  # type: ignore[misc]  # lm-eval has no types
 
     def _hidden(self, inputs: list[list[int]]) -> Tensor:
         """[B, longest, d_model]. Padding stands after a text, and streams are causal: nothing reads it."""
+        self._check_stop()
         longest = max(map(len, inputs))
         padded = torch.tensor([text + [0] * (longest - len(text)) for text in inputs], device=self._device)
         with torch.inference_mode():
@@ -120,6 +125,7 @@ class DownstreamModel(TemplateLM):  # type: ignore[misc]  # lm-eval has no types
         found: list[int] = []
         text = ""
         for token in generate(self.model, tokens, how["max_gen_toks"], temperature=temperature, seed=seed):
+            self._check_stop()
             if int(token) == self.words.separator:
                 break
             found.append(int(token))
@@ -128,3 +134,7 @@ class DownstreamModel(TemplateLM):  # type: ignore[misc]  # lm-eval has no types
                 break
         cut: str = postprocess_generated_text(text, how["until"], think_end_token=None)
         return cut
+
+    def _check_stop(self) -> None:
+        if self._stop():
+            raise Stopped

@@ -1,6 +1,7 @@
 """The probe of one model over windows of text, window by window: memory does not grow with their number."""
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headcount.trainer.data import Dataset
-from headcount.trainer.errors import UserError
+from headcount.trainer.errors import Stopped, UserError
 from headcount.trainer.job_files.model_file import job_of, load_model
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.probe.figures import Figures, Settings, Site
@@ -26,36 +27,48 @@ from headcount.trainer.residuals.routed import RoutedStream
 from headcount.trainer.watching import watched
 
 
+def _never() -> bool:
+    return False
+
+
 @torch.no_grad()
-def probe(model: Transformer, windows: Tensor, settings: Settings = Settings()) -> Figures:  # noqa: B008
+def probe(
+    model: Transformer,
+    windows: Tensor,
+    settings: Settings = Settings(),  # noqa: B008
+    stop: Callable[[], bool] = _never,
+) -> Figures:
     """What `Figures` holds, for a model whose stream mixes its sources by one query a site.
 
     windows: [n, context + 1] tokens, n ≥ 2; each is read by itself. Weights and logits are float32, float64
-    for a model that computes in it. Raises `UserError` for another stream, and for slices that do not fit.
+    for a model that computes in it. Raises `UserError` for another stream, and for slices that do not fit;
+    `Stopped` where `stop()`, asked before each window, is true.
     """
     stream, width = model.stream, model.embedding.shape[1]
     if width % settings.slices:
         raise UserError(f"{settings.slices} slices do not divide the width {width}; choose a divisor")
     if len(windows) < 2:
         raise UserError("the probe needs two windows or more: its maps are compared between two texts")
-    if not isinstance(stream, RoutedStream) or not _found(model, windows[:1], settings):
+    if not isinstance(stream, RoutedStream) or not _found(model, windows[:1], settings, stop):
         name = type(stream).__module__.rpartition(".")[2]
         raise UserError(
             f"no site of the stream {name} mixes by one query; the probe reads mhar, delta and haares"
         )
     halves = windows[: len(windows) // 2], windows[len(windows) // 2 :]
-    first, second = (_found(model, half, settings) for half in halves)
+    first, second = (_found(model, half, settings, stop) for half in halves)
     return _figures(first, second, settings, len(windows) * (windows.shape[1] - 1))
 
 
-def probe_file(file: Path, dataset: Dataset, settings: Settings, device: str) -> Figures:
+def probe_file(
+    file: Path, dataset: Dataset, settings: Settings, device: str, stop: Callable[[], bool] = _never
+) -> Figures:
     """`probe` of the model in a job's file, on the validation text of its own data set.
 
     Raises `UserError` as `probe` and `load_model` do.
     """
     model, metadata = load_model(file, device)
     windows = dataset.validation(settings.windows, job_of(metadata).data.context)
-    return probe(model, torch.from_numpy(windows).to(device), settings)
+    return probe(model, torch.from_numpy(windows).to(device), settings, stop)
 
 
 @dataclass
@@ -74,7 +87,9 @@ class _Sums:
         return self.weights / self.windows
 
 
-def _found(model: Transformer, windows: Tensor, settings: Settings) -> dict[int, _Sums]:
+def _found(
+    model: Transformer, windows: Tensor, settings: Settings, stop: Callable[[], bool]
+) -> dict[int, _Sums]:
     """The sums of every site of two sources or more."""
     stream = model.stream
     assert isinstance(stream, RoutedStream)
@@ -89,6 +104,8 @@ def _found(model: Transformer, windows: Tensor, settings: Settings) -> dict[int,
 
     with watched(stream, note):
         for window in torch.split(windows, 1):
+            if stop():
+                raise Stopped
             model.hidden(window[:, :-1])
     return found
 

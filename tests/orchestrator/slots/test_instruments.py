@@ -1,13 +1,15 @@
 """A slot that looks at a model: what it tells, what it leaves, and what ends it."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from jobs import all_events, small_work
 
-from headcount.orchestrator.slots.slot import Slot
+from headcount.orchestrator.slots.slot import STOP_SECONDS, Slot
+from headcount.orchestrator.store.recording import Record
 from headcount.orchestrator.store.transitions import Work, attempt_folder
 from headcount.trainer.data import open_dataset
 from headcount.trainer.job_files.files import has_hash
@@ -66,6 +68,25 @@ def test_what_cannot_be_measured_fails_with_its_reason(work: tuple[Work, Slot]) 
     assert ended["message"].endswith("model.safetensors, is missing or damaged")
     uneven = replace(child, attempt_id=4, config={**child.config, "probe.slices": 7})
     assert all_events(slot, uneven)[-1]["message"].startswith("7 slices do not divide the width")
+
+
+def test_one_that_is_stopped_half_way_ends_with_the_cause_that_it_is_told(
+    work: tuple[Work, Slot], home: Path
+) -> None:
+    child, slot = work
+    slow = replace(child, attempt_id=7, config={**child.config, "probe.draws": 100_000})
+    slot.start(slow, 0)
+    started, stored = time.monotonic(), -1
+    slot.stop(7, "cancelled")
+    records: list[Record] = []
+    while not (records and records[-1]["kind"] == "ended"):
+        first, new = slot.events(7, stored, 30)
+        records += new
+        stored = first + len(new) - 1
+    assert [record["kind"] for record in records] == ["started", "ended"]
+    ended = records[-1]
+    assert (ended["cause"], ended["message"], ended["reusable"]) == ("cancelled", None, False)
+    assert time.monotonic() - started < STOP_SECONDS / 2
 
 
 @pytest.mark.filterwarnings("ignore")  # lm-eval's and its libraries' own

@@ -14,7 +14,7 @@ from headcount.trainer.config import JobConfig
 from headcount.trainer.data.tokenizer import load_tokenizer
 from headcount.trainer.downstream.model import DownstreamModel
 from headcount.trainer.downstream.running import Downstream, check_known, run_tasks
-from headcount.trainer.errors import UserError
+from headcount.trainer.errors import Stopped, UserError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # lm-eval's and its libraries' own
 
@@ -171,6 +171,19 @@ def test_what_the_model_cannot_answer_is_refused(ours: DownstreamModel) -> None:
         ours.generate_until([request])
     with pytest.raises(UserError, match="no task 'last_wrod'; did you mean 'last_word'"):
         check_known(["last_wrod"], list(TASKS))
+
+
+def test_it_stops_between_two_passes(job: JobConfig, tokenizer_file: Path) -> None:
+    stops = iter([False, True, False, True])
+    model = DownstreamModel(
+        ours_of(random_qwen(job), job), load_tokenizer(str(tokenizer_file)), lambda: next(stops)
+    )
+    one = [(None, [1, 2], [3])]
+    assert len(model._loglikelihood_tokens(one)) == 1
+    with pytest.raises(Stopped):
+        model._loglikelihood_tokens(one)
+    with pytest.raises(Stopped):
+        model.generate_until([SimpleNamespace(args=(TEXT[:9], {"until": [], "max_gen_toks": 9}))])
 
 
 def test_likelihoods_do_not_depend_on_what_shares_a_batch(ours: DownstreamModel) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from residual_variants import build, job, perturb
 
-from headcount.trainer.errors import UserError
+from headcount.trainer.errors import Stopped, UserError
 from headcount.trainer.evaluation import routing
 from headcount.trainer.probe.figures import Figures, Settings
 from headcount.trainer.probe.running import probe
@@ -68,6 +68,13 @@ def test_a_single_head_is_shown_by_its_slices_and_more_by_themselves() -> None:
     halves = probe(model, windows(), replace(SETTINGS, slices=2))
     assert halves.heads == 2
     assert halves.cross_head == pytest.approx(-1)
+
+
+def test_it_stops_between_two_windows() -> None:
+    model, asked = perturb(build(job({"residual": "mhar"}))), iter(range(9))
+    with pytest.raises(Stopped):
+        probe(model, windows(), SETTINGS, lambda: next(asked) == 3)
+    assert next(asked) == 4
 
 
 def test_windows_are_read_one_by_one_and_count_alike() -> None:
