@@ -84,6 +84,18 @@ def nothing_begins(session: Session, sweep: Sweep, waiting: int, running: int) -
     return held_back(session, sweep) if waiting and not running else None
 
 
+def late_jobs(session: Session) -> set[str]:
+    """The running jobs of sweeps whose time is up, but for those that another sweep still wants."""
+    moment = now()
+    if session.scalar(select(Sweep.id).where(Sweep.stop_at <= moment).limit(1)) is None:
+        return set()
+    wanted = select(SweepJob).join(Sweep, Sweep.id == SweepJob.sweep_id)
+    wanted = wanted.where(SweepJob.job_id == Job.id, SweepJob.wanted)
+    by_late = wanted.where(Sweep.stop_at <= moment).exists()
+    by_others = wanted.where(or_(Sweep.stop_at.is_(None), Sweep.stop_at > moment)).exists()
+    return set(session.scalars(select(Job.id).where(Job.state == "running", by_late, ~by_others)))
+
+
 def usage_of(session: Session, sweep: Sweep) -> Usage:
     """What a sweep has used since it was submitted, and at what rate its jobs go."""
     attempts = (
