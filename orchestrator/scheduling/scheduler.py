@@ -22,6 +22,7 @@ from headcount.orchestrator.scheduling.turns import Turn
 from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.search.growing import Growing
 from headcount.orchestrator.store.engine import StoreUnavailable
+from headcount.orchestrator.store.limits import late_jobs
 from headcount.orchestrator.store.memory import recorded_peaks
 from headcount.orchestrator.store.models import Job
 from headcount.orchestrator.store.queue import Queue
@@ -143,6 +144,15 @@ class Scheduler:
             seconds = STOP_SECONDS if left is None else min(STOP_SECONDS, left - DRAIN_SECONDS)
             self.hearing.ask_to_stop(seat, "preempted", max(1.0, seconds))
 
+    def _stop_late(self) -> None:
+        """Have what runs beyond the end of its sweep write a checkpoint, and go back to the queue."""
+        with self.store.read() as session:
+            late = late_jobs(session)
+        for seat in self.hearing.busy() if late else ():
+            assert seat.work is not None
+            if seat.work.job_id in late and seat.stop_by is None:
+                self.hearing.ask_to_stop(seat, "preempted", STOP_SECONDS)
+
     def _give_up_hanging(self) -> None:
         for seat in self.hearing.busy():
             if verdict := seat.pulse.verdict(seat.heard_at, time.monotonic()):
@@ -153,6 +163,7 @@ class Scheduler:
         timed = time.monotonic() - self._fitted > FITTING_SECONDS
         if timed:
             self.hearing.let_idle_go()
+            self._stop_late()
         if not (timed or any(seat.is_free for seat in self.seats.values())):
             return
         devices = self.nodes.devices(self.seats.values())

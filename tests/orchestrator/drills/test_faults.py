@@ -16,7 +16,7 @@ from headcount.orchestrator.scheduling import lease as lease_module
 from headcount.orchestrator.scheduling import scheduler as scheduler_module
 from headcount.orchestrator.scheduling.hearing import Hearing
 from headcount.orchestrator.store import Store, journal, submit, transitions, withdraw
-from headcount.orchestrator.store.models import Attempt, Job, SweepJob
+from headcount.orchestrator.store.models import Attempt, Job, Sweep, SweepJob
 
 
 class Killed(BaseException):
@@ -121,6 +121,34 @@ def test_a_job_that_does_not_stop_when_it_is_asked_loses_its_slot(
     assert cluster.live_slots() == {}
     with store.read() as session:
         assert session.scalars(select(Attempt.message)).all() == ["stopped by force"]
+
+
+def test_what_runs_when_the_time_of_its_sweep_is_up_goes_back_to_the_queue(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for jobs that another sweep wants, which has no end. Of the late one a job runs, to be measured."""
+    monkeypatch.setattr(scheduler_module, "STOP_SECONDS", 0.3)
+    with store.write() as session:
+        late = submit(session, trivial_plan(50), "tester", journal.now() + timedelta(hours=1)).sweep_id
+        submit(session, trivial_plan(25, "other", others=25), "tester")
+        kept = set(session.scalars(select(SweepJob.job_id).where(SweepJob.sweep_id != late)))
+    cluster = StandIn(slots=26, job_seconds=60.0)
+    ended: list[tuple[str, str | None]] = []
+
+    def until() -> bool:
+        if len(cluster.jobs) == 26:
+            with store.write() as session:
+                session.get_one(Sweep, late).stop_at = journal.now()
+        with store.read() as session:
+            found = select(Attempt.job_id, Attempt.cause).where(Attempt.ended.is_not(None))
+            ended[:] = [(job, cause) for job, cause in session.execute(found)]
+        return bool(ended)
+
+    work(store, cluster, until)
+    [(job, cause)] = ended
+    assert cause == "preempted"
+    assert job not in kept
+    assert settled(store) == {"queued": 25, "running": 25}
 
 
 def test_slots_without_a_job_leave_and_come_back_for_the_next(
