@@ -34,7 +34,7 @@ def minimum_of(
     """
     shape = next((s for s in shapes if s.settings == line.settings), None)
     fit = shape.parabola if shape else None
-    if fit is None or fit.low is None or fit.high is None or fit.quadratic <= 0 or not points:
+    if fit is None or fit.minimum is None or fit.low is None or fit.high is None or not points:
         return None
     fitted = [
         at for at, p in zip(positions, line.points, strict=True) if p and p.losses and not p.seeds_diverged

@@ -24,7 +24,7 @@ from .power import (
 from .quadratic import Parabola, Slope, TwoLines, parabola, two_lines
 from .ranks import Friedman, SignedRank, friedman, outperforming, sign_flip, signed_rank
 from .seeds import SeedPlan, plan_seeds, stein_delta, stein_estimate
-from .student import Estimate, MeanEstimate, mean_estimate, sample_sd
+from .student import Estimate, MeanEstimate, interquartile_mean, mean_estimate, sample_sd
 from .tail import TailError, tail_error, window_error
 from .ushape import EndContrast, Equivalence, UShape, curvature, equivalence, u_shape
 from .variances import MODERATED_CELLS, ModeratedDeltas, moderated_deltas, sd_bias, sd_limits
@@ -67,6 +67,7 @@ __all__ = [
     "equivalence",
     "friedman",
     "holm",
+    "interquartile_mean",
     "loss_table",
     "mean_estimate",
     "moderated_deltas",

@@ -36,13 +36,14 @@ class BestCells:
     confidence: float
 
 
-def best_cells(losses: Array, *, confidence: float = 0.95) -> BestCells:
+def best_cells(losses: Array, *, confidence: float = 0.95, start: int | None = None) -> BestCells:
     """The set of cells that may be the best, and simultaneous intervals.
 
     `losses` are cells × seeds, NaN where missing. Multiple comparisons with the best (Hsu 1984), with
     paired errors in place of a pooled one. With probability `confidence` at least, the truly best cell is in
-    the set and all intervals hold. Means are compared at each pair's common seeds. ValueError with fewer than
-    2 cells, or with no loss at all.
+    the set and all intervals hold. Means are compared at each pair's common seeds. `start` is for seeds that
+    a rule added to the first `start` columns, whose spread alone then measures the errors (as in
+    `staged_estimate`). ValueError with fewer than 2 cells, or with no loss at all.
     """
     check_confidence(confidence)
     table = check_table(losses, cells=2)
@@ -50,7 +51,7 @@ def best_cells(losses: Array, *, confidence: float = 0.95) -> BestCells:
     seen = np.any(present, axis=1)
     if not seen.any():
         raise ValueError("no cell has a loss")
-    _, low, high = _differences(table, (1 - confidence) / (len(table) - 1))
+    _, low, high = _differences(table, (1 - confidence) / (len(table) - 1), start)
     shown, possible = low.max(axis=1), high.max(axis=1)
     standings = tuple(
         CellStanding(
@@ -83,19 +84,20 @@ class Regret:
     confidence: float
 
 
-def rule_regret(losses: Array, rule: int, *, confidence: float = 0.95) -> Regret:
+def rule_regret(losses: Array, rule: int, *, confidence: float = 0.95, start: int | None = None) -> Regret:
     """The regret of always choosing row `rule`, as H = KV does: its true loss minus the lowest of all cells.
 
     `losses` are cells × seeds, NaN where missing, for the cells among which the rule chooses (one number of
     KV heads, all H). `rule` is fixed beforehand. `seeds` counts those that the rule's cell shares with
-    `best`. ValueError with fewer than 2 cells, or without a loss of the rule's.
+    `best`; `start` is as in `best_cells`. ValueError with fewer than 2 cells, or without a loss of the
+    rule's.
     """
     check_confidence(confidence)
     table = check_table(losses, cells=2)
     if not 0 <= rule < len(table) or np.isnan(table[rule]).all():
         raise ValueError(f"the rule's cell, row {rule} of {len(table)}, has no loss")
     difference, low, high = (
-        bounds[rule] for bounds in _differences(table, (1 - confidence) / (2 * (len(table) - 1)))
+        bounds[rule] for bounds in _differences(table, (1 - confidence) / (2 * (len(table) - 1)), start)
     )
     best = int(np.nanargmax(difference))
     return Regret(
@@ -109,7 +111,7 @@ def rule_regret(losses: Array, rule: int, *, confidence: float = 0.95) -> Regret
     )
 
 
-def _differences(table: Array, tail: float) -> tuple[Array, Array, Array]:
+def _differences(table: Array, tail: float, start: int | None) -> tuple[Array, Array, Array]:
     """Row minus column by common seeds: the mean, and its one-sided bounds at level `tail` below and above.
 
     Infinite where the seeds tell nothing. On the diagonal the mean is 0 and both bounds are −∞, so that a
@@ -122,7 +124,9 @@ def _differences(table: Array, tail: float) -> tuple[Array, Array, Array]:
     for i in range(size):
         for j in range(i):
             pairs = table[i] - table[j]
-            mean[i, j], reach = _mean_and_reach(pairs[~np.isnan(pairs)].tolist(), tail, largest)
+            known = ~np.isnan(pairs)
+            first = None if start is None else int(known[:start].sum())
+            mean[i, j], reach = _mean_and_reach(pairs[known].tolist(), first, tail, largest)
             mean[j, i] = -mean[i, j]
             if reach is None:
                 high[i, j] = high[j, i] = np.inf
@@ -132,14 +136,22 @@ def _differences(table: Array, tail: float) -> tuple[Array, Array, Array]:
     return mean, low, high
 
 
-def _mean_and_reach(x: list[float], tail: float, largest: float) -> tuple[float, float | None]:
-    """The mean of differences, and how far its bounds at level `tail` lie; None where nothing tells."""
+def _mean_and_reach(
+    x: list[float], first: int | None, tail: float, largest: float
+) -> tuple[float, float | None]:
+    """The mean of differences, and how far its bounds at level `tail` lie, by the spread of the `first` ones;
+    None where nothing tells."""
     if len(x) < 2:
         return (x[0] if x else np.nan), None
     mean, sd = mean_and_sd(x, magnitude=largest)
+    measured = len(x) if first is None else first
+    if measured < 2:
+        return mean, None
+    if measured < len(x):
+        sd = mean_and_sd(x[:measured], magnitude=largest)[1]
     if sd == 0 and mean != 0:
         return mean, None
-    return mean, -t_quantile(tail, len(x) - 1) * (sd / len(x) ** 0.5)
+    return mean, -t_quantile(tail, measured - 1) * (sd / len(x) ** 0.5)
 
 
 def _finite(bound: float) -> float | None:

@@ -28,8 +28,8 @@ class Parabola:
     """loss = seed + b₁·x + b₂·x² over x = log₂ level − log₂ of the lowest.
 
     `p` is the larger of the ends': at level alpha both slopes then have the signs of a U (Lind and Mehlum
-    2010). [low, high] is Fieller's interval of the level of the minimum, None where the curvature is not
-    shown, since the minimum may then be anywhere.
+    2010). [low, high] is Fieller's interval of the level of the minimum, None where the curve is not shown to
+    be convex, since the minimum may then be anywhere.
     """
 
     linear: float
@@ -38,8 +38,9 @@ class Parabola:
     left: Slope
     right: Slope
     p: float
-    minimum: float
-    """The level of the fitted minimum, such as a number of heads; at most 2^±1000 of the lowest level."""
+    minimum: float | None
+    """The level of the fitted minimum, such as a number of heads; at most 2^±1000 of the lowest level. None
+    where the parabola is concave, and has a highest point instead."""
     low: float | None
     high: float | None
     confidence: float
@@ -72,7 +73,7 @@ def parabola(
         left=left,
         right=right,
         p=max(left.p, right.p),
-        minimum=lowest * 2 ** _minimum(b),
+        minimum=lowest * 2 ** _minimum(b) if b[1] >= 0 else None,
         low=None if low is None else lowest * 2**low,
         high=None if high is None else lowest * 2**high,
         confidence=confidence,
@@ -152,18 +153,19 @@ def _slope(slope: float, variance: float, df: int, sign: int) -> Slope:
 
 
 def _minimum(b: Array) -> float:
-    """Where b₁·x + b₂·x² is lowest, or highest; a straight line has its end far away on either side."""
+    """Where b₁·x + b₂·x² is lowest, for b₂ ≥ 0; a straight line has its end far away on either side."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return float(np.clip(np.nan_to_num(-b[0] / (2 * b[1])), -1000, 1000))
 
 
 def _fieller(b: Array, cov: Array, critical: float) -> tuple[float | None, float | None]:
-    """Every x at which the slope b₁ + 2·b₂·x may be 0; open where that is no interval (Fieller 1954)."""
+    """Every x at which the slope b₁ + 2·b₂·x may be 0 (Fieller 1954); open where that is no interval, or the
+    curve is concave there."""
     squared = critical**2
     a = 4 * float(b[1] ** 2 - squared * cov[1, 1])
     half = 2 * float(b[0] * b[1] - squared * cov[0, 1])
     c = float(b[0] ** 2 - squared * cov[0, 0])
     root = half**2 - a * c
-    if a <= 0 or root < 0:
+    if b[1] <= 0 or a <= 0 or root < 0:
         return None, None
     return (-half - root**0.5) / a, (-half + root**0.5) / a

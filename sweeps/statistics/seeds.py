@@ -10,13 +10,17 @@ from math import ceil, sqrt
 
 import numpy as np
 
+from .layout import Array
 from .paired import PairedDelta
 from .student import (
     ROUNDING,
     Estimate,
+    MeanEstimate,
     Values,
     check_confidence,
     finite_vector,
+    mean_estimate,
+    sample_sd,
     t_critical,
     t_estimate,
     unknown,
@@ -75,6 +79,26 @@ def stein_estimate(deltas: Values, start: int, *, confidence: float = 0.95) -> E
         equal = unknown(mean, reason, confidence)
         return equal if np.any(x) else replace(equal, low=0.0, high=0.0)
     return t_estimate(mean, sd / sqrt(len(x)), start - 1, confidence)
+
+
+def staged_estimate(
+    values: Array, start: int | None, *, confidence: float = 0.95, magnitude: float = 0.0
+) -> MeanEstimate:
+    """The mean of a value a seed, NaN where missing, with the error of the first `start` seeds alone.
+
+    For contrasts of cells whose seeds a rule added: the spread of the first ones said how many, so that only
+    it may measure the error. All seeds do where `start` is None, and `mean_estimate` says the rest.
+    """
+    known = ~np.isnan(values)
+    estimate = mean_estimate(values[known], confidence=confidence, magnitude=magnitude)
+    first = estimate.n if start is None else int(known[:start].sum())
+    if first == estimate.n:
+        return estimate
+    if first < 2:
+        reason = "fewer than 2 of the first seeds have a value: there is nothing to measure the error by"
+        return replace(estimate, **vars(unknown(estimate.mean, reason, confidence)), sd=None)
+    alone = stein_estimate(values[known], first, confidence=confidence)
+    return replace(estimate, **vars(alone), sd=sample_sd(values[known][:first].tolist()))
 
 
 def stein_delta(delta: PairedDelta, start: int) -> PairedDelta:

@@ -126,6 +126,14 @@ def sample_sd(x: Sequence[float], *, magnitude: float = 0.0) -> float:
     return mean_and_sd(x, magnitude=magnitude)[1]
 
 
+def interquartile_mean(x: Sequence[float]) -> float:
+    """The mean without the lowest and the highest quarter of the values, each rounded down; under 4 values
+    that is the mean. Of one value or more; the IQM of Agarwal et al. (2021)."""
+    from scipy.stats import trim_mean
+
+    return float(trim_mean(x, 0.25))
+
+
 def mean_and_sd(x: Sequence[float], *, magnitude: float = 0.0) -> tuple[float, float]:
     """Of two values or more. A spread that is only rounding is 0, and so is then a mean that is."""
     mean = fsum(x) / len(x)

@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 
 from .layout import Array, check_table, magnitude
-from .student import MeanEstimate, Values, finite_vector, mean_estimate, upper_tail
+from .seeds import staged_estimate
+from .student import MeanEstimate, Values, finite_vector, upper_tail
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ def u_shape(
     middle: Sequence[float],
     flat_margin: float | None = None,
     alpha: float = 0.05,
+    start: int | None = None,
 ) -> UShape:
     """Test for a U by end-versus-middle contrasts; `losses` are levels × seeds, NaN where missing.
 
@@ -65,7 +67,8 @@ def u_shape(
     1982).
 
     The middle must have been fixed before these seeds were seen, or on other seeds: with the middle taken
-    from the lowest losses, noise alone makes a U. ValueError for ends or a middle that are not levels, and
+    from the lowest losses, noise alone makes a U. `start` is for seeds that a rule added to the first `start`
+    columns: see `staged_estimate`. ValueError for ends or a middle that are not levels, and
     unless there are ends on both sides of the middle.
     """
     table = _check_levels(levels, losses)
@@ -83,31 +86,37 @@ def u_shape(
             f"a U needs an end on each side of the middle {_listed(middle)}, but has {_listed(ends)}"
         )
     bottom = np.mean([rows[level] for level in middle], axis=0)
-    contrasts = tuple(_end_contrast(end, rows[end] - bottom, table, alpha) for end in ends)
+    contrasts = tuple(_end_contrast(end, rows[end] - bottom, table, alpha, start) for end in ends)
     p = _largest([contrast.p for contrast in contrasts])
     flat_curve = flat_middle = None
     if flat_margin is not None:
-        flat_curve = equivalence(levels, table, margin=flat_margin, alpha=alpha)
+        flat_curve = equivalence(levels, table, margin=flat_margin, alpha=alpha, start=start)
         if len(middle) > 1:
             lowest = np.array([rows[level] for level in middle])
-            flat_middle = equivalence(middle, lowest, margin=flat_margin, alpha=alpha)
+            flat_middle = equivalence(middle, lowest, margin=flat_margin, alpha=alpha, start=start)
     return UShape(tuple(middle), contrasts, p, p is not None and p <= alpha, flat_curve, flat_middle, alpha)
 
 
-def _end_contrast(end: float, rises: Array, table: Array, alpha: float) -> EndContrast:
-    known = rises[~np.isnan(rises)]
-    rise = mean_estimate(known, confidence=1 - alpha, magnitude=magnitude(table))
+def _end_contrast(end: float, rises: Array, table: Array, alpha: float, start: int | None) -> EndContrast:
+    rise = staged_estimate(rises, start, confidence=1 - alpha, magnitude=magnitude(table))
     p = None if rise.t is None or rise.df is None else upper_tail(rise.t, rise.df)
-    return EndContrast(end, tuple(known.tolist()), rise, p)
+    return EndContrast(end, tuple(rises[~np.isnan(rises)].tolist()), rise, p)
 
 
-def equivalence(levels: Sequence[float], losses: Array, *, margin: float, alpha: float = 0.05) -> Equivalence:
+def equivalence(
+    levels: Sequence[float],
+    losses: Array,
+    *,
+    margin: float,
+    alpha: float = 0.05,
+    start: int | None = None,
+) -> Equivalence:
     """Are all levels equal within ±margin? `losses` are levels × seeds, NaN where missing.
 
     Two one-sided paired t tests (Schuirmann 1987) for each pair of levels, at the seeds that both have; all
     must pass. A difference that is not significant is no evidence for this. A pair whose differences do not
-    vary, or with one seed, has no p, and neither has the whole. ValueError with one level or a margin that is
-    not positive.
+    vary, or with one seed, has no p, and neither has the whole. `start` is as in `u_shape`. ValueError with
+    one level or a margin that is not positive.
     """
     table = _check_levels(levels, losses)
     if len(levels) < 2:
@@ -116,34 +125,34 @@ def equivalence(levels: Sequence[float], losses: Array, *, margin: float, alpha:
         raise ValueError(f"margin must be positive, in the units of the loss, but is {margin}")
     results: dict[tuple[float, float], float | None] = {}
     for (a, first), (b, second) in combinations(zip(levels, table, strict=True), 2):
-        difference = first - second
-        results[a, b] = _tost(difference[~np.isnan(difference)], margin, magnitude(table))
+        results[a, b] = _tost(first - second, margin, magnitude(table), start)
     p = _largest(list(results.values()))
     widest = max(results, key=lambda pair: 1.0 if (p := results[pair]) is None else p)
     return Equivalence(tuple(levels), margin, widest, p, p is not None and p <= alpha)
 
 
-def _tost(differences: Array, margin: float, largest: float) -> float | None:
-    e = mean_estimate(differences, magnitude=largest)
+def _tost(differences: Array, margin: float, largest: float, start: int | None) -> float | None:
+    e = staged_estimate(differences, start, magnitude=largest)
     if e.mean is None or not e.se or e.df is None:
         return None
     return upper_tail((margin - abs(e.mean)) / e.se, e.df)
 
 
 def curvature(
-    levels: Sequence[float], losses: Array, *, confidence: float = 0.95
+    levels: Sequence[float], losses: Array, *, confidence: float = 0.95, start: int | None = None
 ) -> tuple[MeanEstimate, tuple[float, ...]]:
     """The quadratic coefficient of the loss over log₂ level: its mean, and its value at each seed.
 
     In loss per squared doubling; positive is convex. Only seeds with every level count. Convex is not yet a
-    U: a curve that falls ever more slowly is convex too. ValueError under 3 levels or for a level that is not
-    positive.
+    U: a curve that falls ever more slowly is convex too. `start` is as in `u_shape`. ValueError under 3
+    levels or for a level that is not positive.
     """
     table = _check_levels(levels, losses)
     weights = quadratic_weights(levels)
-    values = weights @ table[:, ~np.isnan(table).any(axis=0)]
+    values = weights @ table
     largest = magnitude(table) * float(np.abs(weights).sum())
-    return mean_estimate(values, confidence=confidence, magnitude=largest), tuple(values.tolist())
+    bend = staged_estimate(values, start, confidence=confidence, magnitude=largest)
+    return bend, tuple(values[~np.isnan(values)].tolist())
 
 
 def quadratic_weights(levels: Sequence[float]) -> Array:

@@ -111,6 +111,25 @@ def test_stein_covers_whatever_total_it_asks_for() -> None:
     assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
 
 
+def test_contrasts_of_seeds_that_a_rule_added_keep_their_level() -> None:
+    """One end is far up, so that the other's error is all that alpha allows. The rule stops where the spread
+    of the first 3 seeds is small, so that the spread of all would be too small for the error."""
+    rng = np.random.default_rng(2026)
+    staged, naive, equal, held = [], [], [], []
+    for draw in rng.normal(size=(1500, 3, 10)) * np.array([0.01, 0.0005, 0.002])[:, None]:
+        table = 3 + draw[:, : plan_seeds(draw[0, :3], 0.012, 10).total] + np.array([[0.0], [0.0], [0.2]])
+        for claims, start in ((staged, 3), (naive, None)):
+            claims.append(u_shape([1, 4, 16], table, ends=[1, 16], middle=[4], start=start).u_shaped)
+        apart = table[:2] + np.array([[0.02], [0.0]])
+        equal.append(equivalence([1, 4], apart, margin=0.02, start=3).equivalent)
+        worse = best_cells(apart, start=3).standings[0]
+        held.append(worse.low is not None and worse.high is not None and worse.low <= 0.02 <= worse.high)
+    assert np.mean(naive) > 0.065
+    assert 0.04 <= np.mean(staged) <= 0.06
+    assert np.mean(equal) <= 0.06
+    assert np.mean(held) >= 0.94
+
+
 @pytest.mark.parametrize(("left", "at_least"), [(0.0, 0.0), (0.2, 0.03)])
 def test_a_flat_and_a_falling_curve_are_rarely_called_a_u(left: float, at_least: float) -> None:
     # where one end is far up and the other level with the middle, the error is all that alpha allows

@@ -10,6 +10,7 @@ from headcount.sweeps.statistics import (
     stein_delta,
     stein_estimate,
 )
+from headcount.sweeps.statistics.seeds import staged_estimate
 
 FIRST = [-0.012, -0.009, -0.015]  # sd 0.003; t of 2 df is 4.3027
 
@@ -79,3 +80,20 @@ def test_a_delta_takes_the_interval_of_the_rule_and_keeps_the_rest() -> None:
     assert (by_rule.n, by_rule.seeds, by_rule.deltas) == (5, paired.seeds, paired.deltas)
     with pytest.raises(ValueError, match="start must be between 2 and the 5 deltas, but is 6"):
         stein_delta(paired, 6)
+
+
+def test_a_contrast_of_added_seeds_has_the_error_of_the_first_ones_that_it_has() -> None:
+    values = np.array([*FIRST, 0.4, np.nan, 0.1])
+    staged, alone = staged_estimate(values, 3), stein_estimate([*FIRST, 0.4, 0.1], 3)
+    assert (staged.low, staged.high, staged.p, staged.df, staged.n) == (
+        *(alone.low, alone.high, alone.p, 2),
+        5,
+    )
+    values[1] = np.nan  # the first stage has two left
+    staged, alone = staged_estimate(values, 3), stein_estimate([FIRST[0], FIRST[2], 0.4, 0.1], 2)
+    assert (staged.low, staged.high, staged.df) == (alone.low, alone.high, 1)
+    values[0] = np.nan
+    assert staged_estimate(values, 3).p is None
+    assert (staged_estimate(values, 3).reason or "").startswith("fewer than 2 of the first seeds")
+    assert staged_estimate(np.array([*FIRST, np.nan]), 3) == mean_estimate(FIRST)
+    assert staged_estimate(values, None) == mean_estimate([FIRST[2], 0.4, 0.1])
