@@ -61,6 +61,10 @@ def _check_train(train: "TrainConfig") -> None:
         )
     if train.min_lr_ratio > 1:
         raise FieldError("train.min_lr_ratio", f"got {train.min_lr_ratio}; expected at most 1")
+    if train.adam_eps == 0:
+        raise FieldError(
+            "train.adam_eps", "got 0; expected more than 0, since a gradient may be 0 and is divided by it"
+        )
     for name, beta in (("train.beta1", train.beta1), ("train.beta2", train.beta2)):
         if beta >= 1:
             raise FieldError(name, f"got {beta}; expected less than 1")

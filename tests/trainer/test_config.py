@@ -134,6 +134,10 @@ def test_what_a_schedule_does_not_read_changes_no_numbers() -> None:
         ({"train.peak_lr": -1e-3}, "train.peak_lr: got -0.001; expected 0 or more"),
         ({"train.peak_lr": float("nan")}, "train.peak_lr: got nan; expected a finite number"),
         ({"train.beta2": 1}, "train.beta2: got 1.0; expected less than 1"),
+        (
+            {"train.adam_eps": 0},
+            "train.adam_eps: got 0; expected more than 0, since a gradient may be 0 and is divided by it",
+        ),
         ({"train.clip_norm": -1}, "train.clip_norm: got -1.0; expected 0 or more"),
         ({"train.ema_decay": 1}, "train.ema_decay: got 1.0; expected less than 1"),
         ({"train.z_loss": -1e-4}, "train.z_loss: got -0.0001; expected 0 or more"),
