@@ -1,16 +1,19 @@
 """Plans of sweeps whose text is only a fingerprint, and attempts that no slot runs."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.artifacts.folder import FolderArtifacts
 from headcount.orchestrator.store import Store, Submission, submit
+from headcount.orchestrator.store.changes import gathered
 from headcount.orchestrator.store.growth import growth_of
 from headcount.orchestrator.store.models import Attempt
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.store.transitions import Work, dispatch, end_attempt
+from headcount.orchestrator.store.transitions import Assignment, Work, dispatch, end_attempt
 from headcount.sweeps.file.spec import parse_spec
 from headcount.sweeps.planning.growth import Growth
 from headcount.sweeps.planning.plan import NOTHING, Plan, plan
@@ -27,6 +30,9 @@ axes:
 seeds: [0, 1]
 """
 """Two cells and their control at two seeds: six jobs."""
+
+FILES = FolderArtifacts(Path("nowhere"))
+"""Of jobs that left none."""
 
 EVALUATIONS = [(0, 5.5), (10, 4.0), (20, 3.5), (30, 3.25), (35, 3.1875), (40, 3.125)]
 
@@ -47,9 +53,15 @@ def submit_text(store: Store, text: str = SWEEP) -> Submission:
 
 def start_next(session: Session, slot: str = "slot-1") -> Work:
     """Dispatch the job whose turn it is."""
-    work = dispatch(session, 1, next_jobs(session, 1)[0], slot, "node")
+    work = start(session, next_jobs(session, 1)[0], slot)
     assert work is not None
     return work
+
+
+def start(session: Session, job_id: str, slot: str = "slot-1", share: float | None = None) -> Work | None:
+    """Dispatch a job; none where it is not queued."""
+    with gathered(session) as changes:
+        return dispatch(changes, 1, [Assignment(job_id, slot, "node", share)]).get(job_id)
 
 
 def end(session: Session, work: Work, cause: str, message: str | None = None) -> None:

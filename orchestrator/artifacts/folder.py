@@ -7,6 +7,7 @@ from pathlib import Path
 from headcount.orchestrator.artifacts.address import Artifacts
 from headcount.orchestrator.settings import Settings
 from headcount.trainer.errors import UserError
+from headcount.trainer.job_files.files import whole_file
 
 
 class FolderArtifacts:
@@ -26,10 +27,14 @@ class FolderArtifacts:
             raise UserError(f"cannot read {self._folder / key}: {error.strerror}") from error
 
     def write(self, key: str, content: bytes) -> None:
+        """A file that appears when it is whole."""
+        file = self._folder / key
         try:
-            (self._folder / key).write_bytes(content)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(file) as written:
+                written.write(content)
         except OSError as error:
-            raise UserError(f"cannot write {self._folder / key}: {error.strerror}") from error
+            raise UserError(f"cannot write {file}: {error.strerror}") from error
 
     def files(self, prefix: str) -> dict[str, int]:
         """The keys of the files beneath `prefix`, with their bytes."""
@@ -54,7 +59,10 @@ class FolderArtifacts:
                     file.rmdir()
 
 
-def open_artifacts(settings: Settings) -> Artifacts | FolderArtifacts:
+AnyArtifacts = Artifacts | FolderArtifacts
+
+
+def open_artifacts(settings: Settings) -> AnyArtifacts:
     """The artifacts, wherever the settings keep them."""
     if settings.artifacts_url is not None:
         return Artifacts(settings.artifacts_url)

@@ -1,9 +1,10 @@
-"""A bundle: one sweep as one file, with its YAML, its jobs, their attempts, curves and measurements.
+"""A bundle: one sweep as one file, with its YAML, its jobs and what was measured of them.
 
 A gzipped tar archive that any tool opens. `manifest.json` comes first and holds the SHA-256 and the number of
-rows of every other member; `sweep.yaml` is the file as submitted; `tables/*.jsonl` hold one row a line.
-Checkpoints and logs stay where they are. Gzip, since Python has it everywhere: Zstandard is in its library
-only from 3.14. The same results always make the same bytes.
+rows of every table, and the weights that are left out; `sweep.yaml` is the file as submitted;
+`tables/*.jsonl` hold one row a line; `files/` the files that figures and tables read, by their keys. Logs
+stay where they are. Gzip, since Python has it everywhere: Zstandard is in its library only from 3.14. The
+same results always make the same bytes.
 """
 
 import gzip
@@ -14,15 +15,25 @@ import os
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from sqlalchemy import Select, Table, select
+from sqlalchemy import Select, Table, or_, select
 from sqlalchemy.orm import Session
 
 from headcount import __version__
+from headcount.orchestrator.exchange.job_files import (
+    CARRIED,
+    FOLDER,
+    LeftOut,
+    Read,
+    check_content,
+    fetch,
+    initial_weights,
+    place,
+)
 from headcount.orchestrator.exchange.rows import Row, from_line, read_rows, to_line
 from headcount.orchestrator.following.overview import find_sweep
 from headcount.orchestrator.store.migrations.upgrade import HEAD
@@ -30,18 +41,18 @@ from headcount.orchestrator.store.models import Base, Sweep
 from headcount.trainer.errors import UserError
 
 SUFFIX = ".tar.gz"
-FORMAT = 1
+FORMAT = 2
 """Raised when a bundle means something else; an older Headcount then refuses it."""
 
 MANIFEST, YAML = "manifest.json", "sweep.yaml"
 
 TABLES = (
-    *("dataset", "sweep", "cell", "job", "sweep_job", "trial"),
-    *("attempt", "evaluation", "progress", "measurement"),
+    *("dataset", "sweep", "cell", "job", "sweep_job", "sweep_instrument", "trial"),
+    *("attempt", "evaluation", "progress", "measurement", "artifact"),
 )
 """In an order in which they can be stored."""
 
-LATER = frozenset({"trial"})
+LATER = frozenset({"trial", "sweep_instrument", "artifact"})
 """Tables that bundles of an earlier Headcount do not have."""
 
 
@@ -53,19 +64,29 @@ class Written:
     sha256: str
     rows: dict[str, int]
     """By table."""
+    left_out: list[LeftOut]
 
 
-def write_bundle(session: Session, name: str, file: Path) -> Written:
-    """Write the sweep called `name` to `file`, whole or not at all. Raises `UserError` where it cannot."""
+def write_bundle(session: Session, name: str, file: Path, read: Read) -> Written:
+    """Write the sweep called `name` to `file`, whole or not at all. Raises `UserError` where it cannot.
+
+    `read` opens an artifact by its key; one that is gone is left out.
+    """
     sweep = find_sweep(session, name)
+    left_out = _left_out(session, sweep)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / YAML).write_text(sweep.yaml, encoding="utf-8")
-        rows = {}
+        (folder / FOLDER).mkdir()
+        rows, keys = {}, []
         for table in TABLES:
+            found: Iterable[Row] = read_rows(session, _rows_of(sweep, Base.metadata.tables[table]))
+            if table == "artifact":
+                found = list(fetch(found, read, folder / FOLDER))
+                keys = [row["key"] for row in found]
             with open(_member(folder, table), "w", encoding="utf-8", newline="\n") as out:
                 count = 0
-                for row in read_rows(session, _rows_of(sweep, Base.metadata.tables[table])):
+                for row in found:
                     out.write(to_line(row))
                     count += 1
             rows[table] = count
@@ -77,17 +98,17 @@ def write_bundle(session: Session, name: str, file: Path) -> Written:
             "sweep": sweep.name,
             "version": sweep.version,
             "rows": rows,
+            "left_out": [asdict(weights) for weights in left_out],
             "sha256": {member: _sha256(folder / member) for member in members},
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
-        return Written(file, _pack(folder, [MANIFEST, *members], file), rows)
+        return Written(file, _pack(folder, [MANIFEST, *members], keys, file), rows, left_out)
 
 
 def _rows_of(sweep: Sweep, table: Table) -> Select[Any]:
     """What of a table belongs to the sweep, in the order of its key."""
     tables = Base.metadata.tables
-    wishes = tables["sweep_job"]
-    jobs = select(wishes.c.job_id).where(wishes.c.sweep_id == sweep.id)
+    jobs = _jobs(sweep)
     query = select(*table.c).order_by(*table.primary_key.columns)
     if table.name == "dataset":
         prints = select(tables["job"].c.fingerprint).where(tables["job"].c.id.in_(jobs))
@@ -96,7 +117,29 @@ def _rows_of(sweep: Sweep, table: Table) -> Select[Any]:
         return query.where(table.c.id.in_(jobs) if table.name == "job" else table.c.id == sweep.id)
     if "sweep_id" in table.c:
         return query.where(table.c.sweep_id == sweep.id)
+    if table.name == "artifact":
+        query = query.where(table.c.kind.in_(CARRIED))
     return query.where(table.c.job_id.in_(jobs))
+
+
+def _jobs(sweep: Sweep) -> Select[Any]:
+    """The ids of the sweep's training jobs and of the instruments that looked at them."""
+    job, wish = Base.metadata.tables["job"], Base.metadata.tables["sweep_job"]
+    own = select(wish.c.job_id).where(wish.c.sweep_id == sweep.id)
+    return select(job.c.id).where(or_(job.c.id.in_(own), job.c.parent_id.in_(own)))
+
+
+def _left_out(session: Session, sweep: Sweep) -> list[LeftOut]:
+    tables = Base.metadata.tables
+    artifact, job = tables["artifact"], tables["job"]
+    query = (
+        select(artifact.c.kind, artifact.c.key, artifact.c.sha256)
+        .where(artifact.c.job_id.in_(_jobs(sweep)), artifact.c.kind.in_(("model", "checkpoint")))
+        .order_by(artifact.c.key)
+    )
+    weights = [LeftOut(*row) for row in session.execute(query)]
+    configs = session.scalars(select(job.c.config).where(job.c.id.in_(_jobs(sweep))))
+    return initial_weights(configs) + weights
 
 
 def _member(folder: Path, table: str) -> Path:
@@ -108,7 +151,7 @@ def _sha256(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
-def _pack(folder: Path, members: list[str], file: Path) -> str:
+def _pack(folder: Path, members: list[str], keys: list[str], file: Path) -> str:
     partial = file.with_name(f".{file.name}.partial")
     try:
         with (
@@ -116,10 +159,12 @@ def _pack(folder: Path, members: list[str], file: Path) -> str:
             gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
-            for member in members:
-                entry = tarfile.TarInfo(member if member in (MANIFEST, YAML) else f"tables/{member}")
-                entry.size, entry.mode = (folder / member).stat().st_size, 0o644
-                with open(folder / member, "rb") as content:
+            named = [(m if m in (MANIFEST, YAML) else f"tables/{m}", folder / m) for m in members]
+            named += [(f"{FOLDER}/{key}", place(folder / FOLDER, key)) for key in keys]
+            for name, source in named:
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = source.stat().st_size, 0o644
+                with open(source, "rb") as content:
                     archive.addfile(entry, content)
         digest = _sha256(partial)
         os.replace(partial, file)
@@ -136,6 +181,8 @@ class Bundle:
         self.file = file
         self.sweep: str = manifest["sweep"]
         self.sha256 = _sha256(file)
+        self.left_out = [LeftOut(**weights) for weights in manifest.get("left_out", ())]
+        self.files = folder / FOLDER
         self._folder = folder
         self._rows: dict[str, int] = manifest["rows"]
 
@@ -159,14 +206,14 @@ def unpack(file: Path, folder: Path) -> Bundle:
 
     Only members with a known name are written, under names of our own.
     """
+    (folder / FOLDER).mkdir()
     try:
         with open(file, "rb") as raw, tarfile.open(fileobj=raw, mode="r:gz") as archive:
             for entry in archive:
-                name = entry.name.removeprefix("tables/")
-                content = archive.extractfile(entry)
-                if content is None or name not in (MANIFEST, YAML, *(f"{t}.jsonl" for t in TABLES)):
+                content, target = archive.extractfile(entry), _target(folder, entry.name)
+                if content is None or target is None:
                     raise UserError(f"{file} is not a sweep's bundle: it holds {entry.name[:100]!r}")
-                with open(folder / name, "wb") as out:
+                with open(target, "wb") as out:
                     _copy(content, out)
     except (EOFError, zlib.error, tarfile.TarError, gzip.BadGzipFile) as error:
         raise UserError(
@@ -174,7 +221,21 @@ def unpack(file: Path, folder: Path) -> Bundle:
         ) from error
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror or error}") from error
-    return Bundle(file, folder, _checked_manifest(file, folder))
+    bundle = Bundle(file, folder, _checked_manifest(file, folder))
+    for row in bundle.rows("artifact"):
+        check_content(bundle.files, row)
+    return bundle
+
+
+def _target(folder: Path, name: str) -> Path | None:
+    """Where a member is unpacked to; none for one that no bundle has."""
+    if name.startswith(f"{FOLDER}/"):
+        try:
+            return place(folder / FOLDER, name.removeprefix(f"{FOLDER}/"))
+        except ValueError:
+            return None
+    name = name.removeprefix("tables/")
+    return folder / name if name in (MANIFEST, YAML, *(f"{table}.jsonl" for table in TABLES)) else None
 
 
 def _copy(content: IO[bytes], out: IO[bytes]) -> None:

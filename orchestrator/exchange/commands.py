@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     type=click.Choice(["bundle", "csv", "jsonl", "parquet", "tensorboard", "mlflow"]),
     default="bundle",
     show_default=True,
-    help="A bundle holds everything; csv, jsonl and parquet a row an evaluation; the others a run a job.",
+    help="A bundle is all but weights; csv, jsonl and parquet a row an evaluation; the others a run a job.",
 )
 @click.option(
     "--out",
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     "MLflow as it is set up.",
 )
 def export(sweep: str, form: str, out: str | None) -> None:
-    """Write SWEEP as one file: its YAML, jobs, attempts, curves and measurements, as SWEEP.tar.gz.
+    """Write SWEEP as one file: its YAML, jobs, curves, probes and scores, as SWEEP.tar.gz.
 
-    'headcount import' reads it back, here or elsewhere.
+    'headcount import' reads it back, here or elsewhere. Weights are left out: its last lines say which, and
+    where they lie.
     """
+    from headcount.orchestrator.artifacts.folder import open_artifacts
     from headcount.orchestrator.exchange.bundle import SUFFIX, write_bundle
     from headcount.orchestrator.exchange.flat import write_flat
     from headcount.orchestrator.exchange.to_mlflow import write_mlflow
@@ -39,7 +41,9 @@ def export(sweep: str, form: str, out: str | None) -> None:
     from headcount.orchestrator.store import open_store
 
     file = Path(out or f"{sweep}{SUFFIX if form == 'bundle' else '.' + form}")
-    with open_store(load_settings()).read() as session:
+    settings = load_settings()
+    artifacts = open_artifacts(settings)
+    with open_store(settings).read() as session:
         if form == "tensorboard":
             click.echo(f"{file}: {write_tensorboard(session, sweep, file)} runs")
             return
@@ -50,9 +54,20 @@ def export(sweep: str, form: str, out: str | None) -> None:
         if form != "bundle":
             click.echo(f"{file}: {write_flat(session, sweep, form, file)} rows")
             return
-        written = write_bundle(session, sweep, file)
+        written = write_bundle(session, sweep, file, artifacts.read)
     counts = ", ".join(f"{written.rows[t]} {t}s" for t in ("job", "attempt", "evaluation"))
     click.echo(f"{written.file}: {counts}; SHA-256 {written.sha256}")
+    for kind, use in _WEIGHTS.items():
+        keys = [weights.key for weights in written.left_out if weights.kind == kind]
+        if keys:
+            click.echo(f"left out: {len(keys)} {use}, under {artifacts.url}, such as {keys[0]}")
+
+
+_WEIGHTS = {
+    "initial": "initial weights, which jobs that are to be trained elsewhere need there under the same key",
+    "model": "models, which probes and evaluations read",
+    "checkpoint": "checkpoints; elsewhere their jobs begin anew",
+}
 
 
 @click.command(name="import")
@@ -83,18 +98,23 @@ def import_results(file: Path, name: str | None, mapping: tuple[str, ...], contr
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
-    store = open_store(load_settings())
+    settings = load_settings()
+    store = open_store(settings)
     if file.suffix.lower() in FORMS or mapping or control:
         _import_runs(store, file, name, mapping, control)
         return
+    from headcount.orchestrator.artifacts.folder import open_artifacts
     from headcount.orchestrator.exchange.importing import import_bundle
 
-    found = import_bundle(store, file, name)
+    artifacts = open_artifacts(settings)
+    found = import_bundle(store, file, artifacts, name)
     click.echo(
         f"{found.sweep}: {found.new} jobs new, {found.completed} completed, {found.kept} kept as they were"
     )
     if found.unsettled:
         click.echo(f"{found.unsettled} have no outcome yet: 'headcount run {found.sweep}' trains them")
+    for weights in found.lacking:
+        click.echo(f"they start from weights that are not here: put them at {artifacts.url}/{weights.key}")
 
 
 def _import_runs(

@@ -14,7 +14,9 @@ from sqlalchemy import Table, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError, StatementError
 from sqlalchemy.orm import Session
 
+from headcount.orchestrator.artifacts.folder import AnyArtifacts
 from headcount.orchestrator.exchange.bundle import Bundle, unpack
+from headcount.orchestrator.exchange.job_files import LeftOut, put
 from headcount.orchestrator.exchange.rows import Row, insert_rows
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import announce_sweep, now, touch_sweeps_of
@@ -52,24 +54,27 @@ class Imported:
     """Jobs that stay as they were."""
     unsettled: int
     """New jobs that had no outcome yet: they are cancelled here, and 'headcount run' trains them."""
+    lacking: tuple[LeftOut, ...] = ()
+    """Initial weights that these need and nobody has put here."""
 
 
-def import_bundle(store: Store, file: Path, name: str | None = None) -> Imported:
-    """Import a sweep, under its own name or `name`. The same bundle again changes nothing.
+def import_bundle(store: Store, file: Path, artifacts: AnyArtifacts, name: str | None = None) -> Imported:
+    """Import a sweep, under its own name or `name`, and its jobs' files into `artifacts`.
 
-    Raises `UserError` for a file that is no whole bundle, and for a name that another sweep has.
+    The same bundle again changes nothing. Raises `UserError` for a file that is no whole bundle, and for a
+    name that another sweep has.
     """
     with tempfile.TemporaryDirectory() as folder:
         bundle = unpack(file, Path(folder))
         try:
             with store.write() as session:
-                return _import(session, bundle, name or bundle.sweep)
+                return _import(session, bundle, artifacts, name or bundle.sweep)
         except (KeyError, IntegrityError, StatementError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error).splitlines()[0]
             raise UserError(f"{file}: its rows do not fit together: {what}") from error
 
 
-def _import(session: Session, bundle: Bundle, name: str) -> Imported:
+def _import(session: Session, bundle: Bundle, artifacts: AnyArtifacts, name: str) -> Imported:
     sweep = session.scalar(select(Sweep).where(Sweep.name == name))
     if sweep is not None:
         _check_same(session, bundle, sweep)
@@ -84,7 +89,7 @@ def _import(session: Session, bundle: Bundle, name: str) -> Imported:
         if state in _REPLACEABLE and incoming[job_id] in RESULT_STATES
     }
     _add_datasets(session, bundle)
-    _take_facts(session, bundle, new, completed)
+    _take_facts(session, bundle, artifacts, new, completed)
     if sweep is None:
         sweep_id = _add_sweep(session, bundle, name, unsettled=_unsettled(incoming, new))
     else:
@@ -93,12 +98,16 @@ def _import(session: Session, bundle: Bundle, name: str) -> Imported:
         detail = {"new": len(new), "completed": len(completed), "sha256": bundle.sha256}
         announce_sweep(session, sweep_id, "imported", **detail)
         touch_sweeps_of(session, completed)
+    unsettled = _unsettled(incoming, new)
+    initial = [weights for weights in bundle.left_out if weights.kind == "initial"] if unsettled else []
+    held = artifacts.files("weights") if initial else {}
     return Imported(
         sweep=name,
         new=len(new),
         completed=len(completed),
         kept=len(incoming) - len(new) - len(completed),
-        unsettled=len(_unsettled(incoming, new)),
+        unsettled=len(unsettled),
+        lacking=tuple(weights for weights in initial if weights.key not in held),
     )
 
 
@@ -125,8 +134,10 @@ def _add_datasets(session: Session, bundle: Bundle) -> None:
     insert_rows(session, table, (row for row in bundle.rows("dataset") if row["fingerprint"] not in held))
 
 
-def _take_facts(session: Session, bundle: Bundle, new: set[str], completed: set[str]) -> None:
-    """Jobs with their attempts, curves and measurements: the new ones, and results in place of none."""
+def _take_facts(
+    session: Session, bundle: Bundle, artifacts: AnyArtifacts, new: set[str], completed: set[str]
+) -> None:
+    """Jobs with their attempts, curves, measurements and files: new ones, and results in place of none."""
     tables = Base.metadata.tables
     for chunk in chunks(completed):
         session.execute(delete(Artifact).where(Artifact.job_id.in_(chunk)))
@@ -139,10 +150,11 @@ def _take_facts(session: Session, bundle: Bundle, new: set[str], completed: set[
             session.execute(update(tables["job"]).where(tables["job"].c.id == row["id"]).values(facts))
     taken = new | completed
     attempts = _add_attempts(session, bundle, taken)
-    for name in ("evaluation", "progress"):
+    for name in ("evaluation", "progress", "artifact"):
         insert_rows(session, tables[name], _renumbered(bundle, name, taken, attempts))
     measured = (row for row in bundle.rows("measurement") if row["job_id"] in taken)
     insert_rows(session, tables["measurement"], measured)
+    put(bundle.files, (row for row in bundle.rows("artifact") if row["job_id"] in taken), artifacts)
 
 
 def _settled(row: Row) -> Row:
@@ -176,7 +188,8 @@ def _add_attempts(session: Session, bundle: Bundle, taken: set[str]) -> dict[int
 def _renumbered(bundle: Bundle, name: str, taken: set[str], attempts: dict[int, int]) -> Iterator[Row]:
     for row in bundle.rows(name):
         if row["job_id"] in taken:
-            yield row | {"attempt_id": attempts[row["attempt_id"]]}
+            attempt = row["attempt_id"]
+            yield row | {"attempt_id": None if attempt is None else attempts[attempt]}
 
 
 def _add_sweep(session: Session, bundle: Bundle, name: str, unsettled: set[str]) -> int:
@@ -202,6 +215,11 @@ def _add_sweep(session: Session, bundle: Bundle, name: str, unsettled: set[str])
         for wish in bundle.rows("sweep_job")
     )
     insert_rows(session, tables["sweep_job"], wishes)
+    looks = (
+        wish | {"sweep_id": sweep_id} | ({"wanted": False} if wish["job_id"] in unsettled else {})
+        for wish in bundle.rows("sweep_instrument")
+    )
+    insert_rows(session, tables["sweep_instrument"], looks)
     trials = (
         trial | {"sweep_id": sweep_id, "cell_id": cells.get(trial["cell_id"])}
         for trial in bundle.rows("trial")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from builders import CONTROL, build_sweep
-from plans import finish, make_plan, start_next, submit_text
+from plans import FILES, finish, make_plan, start_next, submit_text
 from sqlalchemy import func, select, text
 
 from headcount.orchestrator.exchange.bundle import write_bundle
@@ -66,7 +66,7 @@ def bundle(tmp_path: Path) -> Path:
     with store.write() as session:
         build_sweep(session, kv_heads=(1,), states=STATES)
     with store.read() as session:
-        write_bundle(session, "head-count", tmp_path / "head-count.tar.gz")
+        write_bundle(session, "head-count", tmp_path / "head-count.tar.gz", FILES.read)
     store.close()
     return tmp_path / "head-count.tar.gz"
 
@@ -77,26 +77,26 @@ def test_a_sweep_goes_to_another_store_whole(store: Store, other: Store, tmp_pat
     with other.write() as session:  # so that its numbers of rows are not those of the first
         build_sweep(session, "here", kv_heads=(4,), seeds=(7,), random=5)
     with store.read() as session:
-        written = write_bundle(session, "head-count", tmp_path / "head-count.tar.gz")
+        written = write_bundle(session, "head-count", tmp_path / "head-count.tar.gz", FILES.read)
     before = facts(other)
-    found = import_bundle(other, written.file)
+    found = import_bundle(other, written.file, FILES)
     assert found == Imported("head-count", new=18, completed=0, kept=0, unsettled=0)
     moved = facts(other)
     for name, rows in facts(store).items():
         added = rows if name != "datasets" else []  # both sweeps are of one text
         assert sorted(map(str, before[name] + added)) == sorted(map(str, moved[name])), name
     with other.read() as session:
-        again = write_bundle(session, "head-count", tmp_path / "again.tar.gz")
+        again = write_bundle(session, "head-count", tmp_path / "again.tar.gz", FILES.read)
     assert again.rows == written.rows
 
 
 def test_importing_twice_changes_nothing(store: Store, bundle: Path) -> None:
-    import_bundle(store, bundle)
+    import_bundle(store, bundle, FILES)
     with store.read() as session:
         version = session.scalar(select(Sweep.version))
         assert session.scalars(select(Event.kind)).all() == ["imported"]
     before = sizes(store), facts(store)
-    assert import_bundle(store, bundle) == Imported("head-count", 0, 0, kept=18, unsettled=0)
+    assert import_bundle(store, bundle, FILES) == Imported("head-count", 0, 0, kept=18, unsettled=0)
     assert (sizes(store), facts(store)) == before
     with store.read() as session:
         assert session.scalar(select(Sweep.version)) == version
@@ -106,8 +106,8 @@ def test_the_same_results_make_the_same_bytes(store: Store, tmp_path: Path) -> N
     with store.write() as session:
         build_sweep(session, kv_heads=(1,))
     with store.read() as session:
-        one = write_bundle(session, "head-count", tmp_path / "one.tar.gz")
-        two = write_bundle(session, "head-count", tmp_path / "two.tar.gz")
+        one = write_bundle(session, "head-count", tmp_path / "one.tar.gz", FILES.read)
+        two = write_bundle(session, "head-count", tmp_path / "two.tar.gz", FILES.read)
     assert one.file.read_bytes() == two.file.read_bytes()
     assert one.sha256 == two.sha256
 
@@ -120,8 +120,8 @@ def test_results_come_to_jobs_that_wait_for_them(store: Store, other: Store, tmp
         finish(session, start_next(session))
         running = start_next(session)
     with other.read() as session:
-        file = write_bundle(session, "tiny", tmp_path / "tiny.tar.gz").file
-    assert import_bundle(store, file) == Imported("tiny", new=0, completed=1, kept=5, unsettled=0)
+        file = write_bundle(session, "tiny", tmp_path / "tiny.tar.gz", FILES.read).file
+    assert import_bundle(store, file, FILES) == Imported("tiny", new=0, completed=1, kept=5, unsettled=0)
     first = make_plan().jobs[0].id
     with store.read() as session:
         job = session.get_one(Job, first)
@@ -130,7 +130,7 @@ def test_results_come_to_jobs_that_wait_for_them(store: Store, other: Store, tmp
         assert session.scalar(select(func.count()).select_from(SweepJob).where(SweepJob.wanted)) == 6
     with store.write() as session:  # a result here is never replaced
         session.get_one(Job, first).tail_mean = 1.0
-    import_bundle(store, file)
+    import_bundle(store, file, FILES)
     with store.read() as session:
         assert session.get_one(Job, first).tail_mean == 1.0
 
@@ -140,8 +140,8 @@ def test_what_was_at_work_elsewhere_is_not_started_here(store: Store, other: Sto
     with other.write() as session:
         work = start_next(session)
     with other.read() as session:
-        file = write_bundle(session, "tiny", tmp_path / "tiny.tar.gz").file
-    assert import_bundle(store, file) == Imported("tiny", new=6, completed=0, kept=0, unsettled=6)
+        file = write_bundle(session, "tiny", tmp_path / "tiny.tar.gz", FILES.read).file
+    assert import_bundle(store, file, FILES) == Imported("tiny", new=6, completed=0, kept=0, unsettled=6)
     with store.read() as session:
         assert set(session.scalars(select(Job.state))) == {"cancelled"}
         assert set(session.scalars(select(SweepJob.wanted))) == {False}
@@ -159,9 +159,9 @@ def test_another_sweep_of_that_name_is_not_touched(store: Store, bundle: Path) -
     with pytest.raises(
         UserError, match=r"another sweep called 'head-count' \(its axes differs\); give --name"
     ):
-        import_bundle(store, bundle)
+        import_bundle(store, bundle, FILES)
     assert sizes(store) == before
-    assert import_bundle(store, bundle, "theirs").kept == 18  # its jobs are those of the sweep here
+    assert import_bundle(store, bundle, FILES, "theirs").kept == 18  # its jobs are those of the sweep here
     with store.read() as session:
         assert session.scalars(select(Sweep.name).order_by(Sweep.name)).all() == ["head-count", "theirs"]
 
@@ -208,7 +208,7 @@ def _restate(bundle: Path, member: str, change: Callable[[bytes], bytes]) -> Non
         (lambda b: _rewrite(b, "../../etc/passwd", lambda d: b"x"), "is torn|it holds"),
         (lambda b: _rewrite(b, "manifest.json", lambda d: b"{}"), "it has no manifest.json that we can read"),
         (
-            lambda b: _rewrite(b, "manifest.json", lambda d: d.replace(b'"format": 1', b'"format": 2')),
+            lambda b: _rewrite(b, "manifest.json", lambda d: d.replace(b'"format": 2', b'"format": 3')),
             "written by a newer Headcount",
         ),
         (
@@ -248,7 +248,7 @@ def test_a_bad_file_is_refused_and_nothing_is_half_imported(
 ) -> None:
     harm(bundle)
     with pytest.raises(UserError, match=message):
-        import_bundle(store, bundle)
+        import_bundle(store, bundle, FILES)
     assert sum(n or 0 for n in sizes(store)) == 0
 
 
@@ -256,5 +256,5 @@ def test_a_file_that_cannot_be_written_leaves_nothing_behind(store: Store, tmp_p
     with store.write() as session:
         build_sweep(session, kv_heads=(1,), curves=False)
     with store.read() as session, pytest.raises(UserError, match=r"cannot write .*No such file or directory"):
-        write_bundle(session, "head-count", tmp_path / "nowhere" / "file.tar.gz")
+        write_bundle(session, "head-count", tmp_path / "nowhere" / "file.tar.gz", FILES.read)
     assert not (tmp_path / "nowhere").exists()

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from plans import end, finish, make_plan, start_next, submit_text
+from plans import FILES, end, finish, make_plan, start_next, submit_text
 from sqlalchemy import func, select
 
 from headcount.orchestrator.exchange.bundle import write_bundle
@@ -18,7 +18,7 @@ def test_no_job_is_trained_twice_and_no_id_changes(tmp_path: Path) -> None:
     for stay in range(3):
         store = open_store(f"sqlite:///{tmp_path / f'stay-{stay}.db'}")
         if stay:
-            assert import_bundle(store, archive).new == 6
+            assert import_bundle(store, archive, FILES).new == 6
         submission = submit_text(store)
         assert (submission.new, submission.known) == ((6, 0) if stay == 0 else (0, 6))
         with store.write() as session:
@@ -29,7 +29,7 @@ def test_no_job_is_trained_twice_and_no_id_changes(tmp_path: Path) -> None:
             if stay < 2:
                 end(session, start_next(session), "preempted")
         with store.read() as session:
-            assert write_bundle(session, "tiny", archive).rows["job"] == 6
+            assert write_bundle(session, "tiny", archive, FILES.read).rows["job"] == 6
             assert session.scalars(select(Job.id).order_by(Job.id)).all() == sorted(ids)
             causes = select(Attempt.cause, func.count()).group_by(Attempt.cause)
             counts = dict(session.execute(causes).all())

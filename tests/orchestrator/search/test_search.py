@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from plans import end, start_next
+from plans import FILES, end, start_next
 from search_study import Study
 from sqlalchemy import select
 
@@ -248,9 +248,9 @@ def test_a_search_goes_on_in_another_store_from_its_bundle(sqlite: Store, tmp_pa
     study = Study(sqlite, SEARCH)
     study.run(bowl, most=14)
     with sqlite.read() as session:
-        write_bundle(session, "tiny", tmp_path / "tiny.tar.gz")
+        write_bundle(session, "tiny", tmp_path / "tiny.tar.gz", FILES.read)
     with closing(open_store(f"sqlite:///{tmp_path / 'other.db'}")) as store:
-        import_bundle(store, tmp_path / "tiny.tar.gz")
+        import_bundle(store, tmp_path / "tiny.tar.gz", FILES)
         other = Study(store, SEARCH, begun=True)
         assert other.sweep.growth == "cancelled"
         assert [trial.settings for trial in other.trials] == [trial.settings for trial in study.trials]
