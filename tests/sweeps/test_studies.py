@@ -61,6 +61,7 @@ def test_every_study_that_is_not_small_has_a_small_variant() -> None:
     [
         ("quickstart", 8, 2, 20),
         ("head_count", 60, 12, 216),
+        ("head_count_1b", 5, 1, 18),
         ("residual_family", 25, 1, 52),
         ("main_loss", 9, 3, 36),
         ("best_lr", 27, 9, 108),
