@@ -40,8 +40,8 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     "--as",
     "named",
     metavar="NAME",
-    help="Another table: main, heads, grid, lr, best_lr, seeds, width, alignment, throughput, scaling, "
-    "errors, routing, probe or downstream.",
+    help="Another table: main, heads, grid, lr, best_lr, seeds, tests, shape, width, alignment, throughput, "
+    "scaling, errors, routing, probe or downstream.",
 )
 @click.option(
     "--law",

@@ -1,6 +1,6 @@
 """How cells are reported that a sweep added to itself, or added seeds to."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy import select
@@ -36,6 +36,11 @@ def adaptive_of(session: Session, sweep: Sweep) -> Adaptive:
         fresh=frozenset(range(first, first + search["fresh_seeds"])),
         pruned={c: step for c, step in session.execute(pruned) if c is not None and step is not None},
     )
+
+
+def first_stage(first_seeds: int | None, seeds: Sequence[int]) -> int | None:
+    """How many of these seeds are among the first ones of a rule; None without a rule."""
+    return None if first_seeds is None else sum(seed < first_seeds for seed in seeds)
 
 
 def by_rule(delta: PairedDelta, rule: SeedRule) -> tuple[PairedDelta, str | None]:

@@ -1,7 +1,7 @@
 """One treatment against its control: its delta by every estimator that its data allow."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from headcount.api.results.families import Family
 from headcount.api.results.noise import found_difference
@@ -10,9 +10,12 @@ from headcount.sweeps.statistics import (
     Comparison,
     Estimate,
     PairedDelta,
+    SignedRank,
     UnpairedDelta,
+    outperforming,
     rank_test_floor,
     sign_flip,
+    signed_rank,
     simultaneous,
     welch_delta,
 )
@@ -33,6 +36,11 @@ class CellComparison:
     """Of the delta's own p, by the family's method."""
     rejected: bool
     """Whether the family says that the delta is not 0."""
+    bh_p: float | None
+    """By Benjamini and Hochberg, for screening: of the cells with at most this, so large a share is expected
+    to be false."""
+    by_p: float | None
+    """By Benjamini and Yekutieli: the same, however the deltas depend on each other."""
     pooled: Estimate | None
     """The delta with the pooled error; only where the cells are homogeneous."""
     unpaired: UnpairedDelta | None
@@ -49,9 +57,26 @@ class CellComparison:
     sign_flip_p: float | None
     """Exact, assuming only symmetry; it cannot go below `sign_flip_floor`."""
     sign_flip_floor: float | None
+    signed_rank: SignedRank | None
+    """Wilcoxon's, exact, under the same assumption and with a floor of its own; None where no delta differs
+    from 0."""
+    outperforming: float | None
+    """The share of all pairs of a treatment's and a control's job in which the treatment's loss is lower."""
     smallest_difference: float | None
     """The true delta found with 80 % probability at this cell's error, with the family's correction."""
     note: str
+
+
+class Shared(NamedTuple):
+    """What all cells together tell of one."""
+
+    screened: tuple[float | None, float | None]
+    """Its p by Benjamini and Hochberg, and by Benjamini and Yekutieli."""
+    pooled: Estimate | None
+    moderated: Estimate | None
+    steady: bool
+    """Whether a moderated error may carry a claim: the spreads show no sign that they differ."""
+    dunnett: tuple[Estimate, float] | None
 
 
 def compare(
@@ -59,15 +84,12 @@ def compare(
     table: AblationTable,
     member: Comparison,
     family: Family,
-    *,
-    pooled: Estimate | None,
-    moderated: Estimate | None,
-    dunnett: tuple[Estimate, float] | None,
+    shared: Shared,
 ) -> CellComparison:
     """The comparison of a row that has a control, with what all cells together have told of it."""
     assert row.control is not None
-    delta = row.delta
-    error, estimate = _best_error(pooled, moderated, delta)
+    delta, dunnett = row.delta, shared.dunnett
+    error, estimate = _best_error(shared, delta)
     return CellComparison(
         cell=row.cell,
         control=row.control,
@@ -75,26 +97,29 @@ def compare(
         delta=delta,
         adjusted_p=member.adjusted_p,
         rejected=member.rejected,
-        pooled=pooled,
+        bh_p=shared.screened[0],
+        by_p=shared.screened[1],
+        pooled=shared.pooled,
         unpaired=_unpaired(row, table),
-        moderated=moderated,
+        moderated=shared.moderated,
         dunnett=dunnett[0] if dunnett else None,
         dunnett_p=dunnett[1] if dunnett else None,
         simultaneous=simultaneous(estimate, family.size, confidence=table.confidence) if estimate else None,
         simultaneous_error=error,
         sign_flip_p=sign_flip(delta.deltas) if delta else None,
         sign_flip_floor=rank_test_floor(delta.n) if delta and delta.n else None,
+        signed_rank=signed_rank(delta.deltas) if delta else None,
+        outperforming=outperforming(row.losses, table.row(row.control).losses) if delta else None,
         smallest_difference=_smallest(row, family.size, family.alpha),
         note=row.note,
     )
 
 
-def _best_error(
-    pooled: Estimate | None, moderated: Estimate | None, own: Estimate | None
-) -> tuple[ErrorSource, Estimate] | tuple[None, None]:
+def _best_error(shared: Shared, own: Estimate | None) -> tuple[ErrorSource, Estimate] | tuple[None, None]:
+    pooled, moderated = shared.pooled, shared.moderated
     if pooled and pooled.se:
         return "pooled", pooled
-    if moderated and moderated.se:
+    if moderated and moderated.se and shared.steady:
         return "moderated", moderated
     return ("own", own) if own and own.se else (None, None)
 

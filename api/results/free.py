@@ -18,18 +18,19 @@ from headcount.api.results.records import Record
 from headcount.api.results.selection import RATE
 from headcount.api.results.tables import ESTIMATOR
 from headcount.orchestrator.store.models import Cell, Job, Sweep, SweepJob
-from headcount.sweeps.statistics import sample_sd
+from headcount.sweeps.statistics import interquartile_mean, sample_sd
 from headcount.trainer.errors import nearest
 
 SEED = "seed"
 """A row or column beside the axes."""
 
 Value = Literal["loss", "delta"]
-Statistic = Literal["mean", "median", "sd", "se", "min", "max", "n"]
+Statistic = Literal["mean", "median", "iqm", "sd", "se", "min", "max", "n"]
 
 _STATISTICS: dict[str, Callable[[list[float]], float | None]] = {
     "mean": lambda x: math.fsum(x) / len(x),
     "median": median,
+    "iqm": interquartile_mean,
     "sd": lambda x: sample_sd(x) if len(x) > 1 else None,
     "se": lambda x: sample_sd(x) / math.sqrt(len(x)) if len(x) > 1 else None,
     "min": min,

@@ -20,6 +20,7 @@ from headcount.api.results.records import (
 from headcount.api.results.scaling import RESAMPLES, scaling_records
 from headcount.api.results.selection import RATE, best_sets, rate_choices
 from headcount.api.results.tables import AblationTable, TableRow
+from headcount.api.results.tested import comparison_records, shape_records
 from headcount.sweeps.statistics import compute_gain
 from headcount.trainer.errors import nearest
 
@@ -243,6 +244,17 @@ def _alignment(table: AblationTable, answer: NamedTable) -> Built:
     return replace(answer, family=f"{family.name}, Holm", size=family.size), records
 
 
+def _tests(table: AblationTable, answer: NamedTable) -> Built:
+    records, family = comparison_records(table)
+    return replace(answer, family=f"{family.name}, Holm", size=family.size), records
+
+
+def _shape(table: AblationTable, answer: NamedTable) -> Built:
+    records, family = shape_records(table)
+    test = "paired t of each end over the middle (by seed, one-sided)"
+    return replace(answer, test=test, family=f"{family.name}, Holm", size=family.size), records
+
+
 def _needs(table: AblationTable, axis: str) -> None:
     if axis not in table.axes:
         raise QueryError(f"sweep {table.sweep!r} does not vary {axis}")
@@ -255,6 +267,8 @@ TABLES: dict[str, tuple[str, Callable[[AblationTable, NamedTable], Built]]] = {
     "lr": ("How does the loss depend on the learning rate?", _rates),
     "best_lr": ("Is it better with each side at its own best learning rate?", _best_rates),
     "seeds": ("What did each seed say?", _seeds),
+    "tests": ("Is each delta told from 0, by every test that its data allow?", _tests),
+    "shape": ("Is each line a U, is it flat, and where is its minimum?", _shape),
     "width": ("Does the difference hold as the width grows?", _widths),
     "alignment": ("Are heads aligned to the KV groups better than slices of the width?", _alignment),
     "throughput": ("What does it cost?", _throughput),

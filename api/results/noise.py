@@ -3,12 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
+from math import ceil, sqrt
 
 import numpy as np
 
 from headcount.api.results.tables import AblationTable, TableRow
-from headcount.sweeps.statistics import PooledError, sd_bias, sd_limits, seeds_needed, smallest_difference
+from headcount.sweeps.statistics import (
+    PooledError,
+    outperforming_size,
+    sd_bias,
+    sd_limits,
+    seeds_needed,
+    smallest_difference,
+)
 
 POWER = 0.8
 RESOLUTION = 0.005
@@ -53,6 +60,10 @@ class Resolution:
     resolution: float
     """The difference that `seeds_needed` is for: the analysis's `flat_margin`, else 0.005."""
     seeds_needed: int | None
+    outperforming_seeds: int | None
+    """Seeds of each side that show, with 95 % probability, a treatment that is lower in ¾ of all pairs with
+    its control's jobs (Noether's size, as Bouthillier et al. 2021 recommend): no spread enters. None without
+    a comparison."""
 
 
 def noise_floor(table: AblationTable, pooled: PooledError | None) -> NoiseFloor:
@@ -102,6 +113,9 @@ def resolution_of(
         resolution=wanted,
         seeds_needed=seeds_needed(wanted, sd, comparisons=comparisons, alpha=alpha, target=POWER)
         if sd and comparisons
+        else None,
+        outperforming_seeds=ceil(outperforming_size(comparisons=comparisons, alpha=alpha))
+        if comparisons
         else None,
     )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headcount.api.results.adaptive import first_stage
 from headcount.api.results.curves import HEADS, KV_HEADS, groups, head_curve
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import best_cells, loss_table, rule_regret, selection_bias
@@ -83,7 +84,8 @@ def best_sets(table: AblationTable) -> tuple[BestSet, ...]:
     for line in head_curve(table).lines if table.axes and table.treatments else ():
         rows = _with_losses(line.points)
         if len(rows) > 1:
-            best = best_cells(_losses(rows), confidence=table.confidence)
+            losses, start = _losses(table, rows)
+            best = best_cells(losses, confidence=table.confidence, start=start)
             standings = tuple(
                 Standing(row.cell, s.low, s.high, s.may_be_best)
                 for row, s in zip(rows, best.standings, strict=True)
@@ -103,7 +105,8 @@ def heads_rules(table: AblationTable) -> tuple[HeadsRule, ...]:
         rows = _with_losses(line.points)
         at = [i for i, r in enumerate(rows) if r.settings[HEADS] == r.settings.get(KV_HEADS)]
         if len(rows) > 1 and at:
-            regret = rule_regret(_losses(rows), at[0], confidence=table.confidence)
+            losses, start = _losses(table, rows)
+            regret = rule_regret(losses, at[0], confidence=table.confidence, start=start)
             found.append(
                 HeadsRule(
                     settings=line.settings,
@@ -157,5 +160,7 @@ def _with_losses(points: Sequence[TableRow | None]) -> list[TableRow]:
     return [p for p in points if p and p.losses and not p.seeds_diverged]
 
 
-def _losses(rows: Sequence[TableRow]) -> Any:
-    return loss_table([dict(zip(row.seeds, row.losses, strict=True)) for row in rows]).losses
+def _losses(table: AblationTable, rows: Sequence[TableRow]) -> tuple[Any, int | None]:
+    """The losses of the rows by seed; how many of these seeds measure the error, where a rule added some."""
+    seeds, losses = loss_table([dict(zip(row.seeds, row.losses, strict=True)) for row in rows])
+    return losses, first_stage(table.first_seeds, seeds)

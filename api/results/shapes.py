@@ -3,14 +3,17 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from headcount.api.results.adaptive import first_stage
 from headcount.api.results.curves import CurveLine, head_curve
 from headcount.api.results.tables import AblationTable
 from headcount.sweeps.statistics import (
+    Friedman,
+    MeanEstimate,
     Parabola,
     TwoLines,
     UShape,
+    curvature,
+    friedman,
     holm,
     loss_table,
     parabola,
@@ -36,6 +39,10 @@ class LineShape:
     """Over log₂ of the axis, with Fieller's interval of the minimum; None where it cannot be fitted."""
     lines: TwoLines | None = None
     """Broken in the middle of `middle`; None with fewer than 3 values of the axis on a side."""
+    curvature: MeanEstimate | None = None
+    """Over log₂ of the axis, loss per squared doubling: above 0 is convex, which alone is no U."""
+    friedman: Friedman | None = None
+    """Whether the values of the axis differ at all, by ranks: a rough answer, of any shape."""
 
 
 def line_shapes(table: AblationTable, alpha: float) -> tuple[LineShape, ...]:
@@ -56,7 +63,8 @@ def line_shapes(table: AblationTable, alpha: float) -> tuple[LineShape, ...]:
 def _shape(table: AblationTable, line: CurveLine, values: tuple[Any, ...], alpha: float) -> LineShape:
     points = [p if p and not p.seeds_diverged else None for p in line.points]
     cells = [dict(zip(p.seeds, p.losses, strict=True)) if p else {} for p in points]
-    losses = np.asarray(loss_table(cells).losses)
+    seeds, losses = loss_table(cells)
+    start = first_stage(table.first_seeds, seeds)
     analysis = table.analysis
     if not all(isinstance(v, int | float) for v in values):
         return LineShape(line.settings, None, "the values of the axis are not numbers")
@@ -74,6 +82,7 @@ def _shape(table: AblationTable, line: CurveLine, values: tuple[Any, ...], alpha
         middle=middle,
         flat_margin=analysis.get("flat_margin"),
         alpha=alpha,
+        start=start,
     )
     known = [i for i, cell in enumerate(cells) if cell]
     fitted, measured = losses[known], [levels[i] for i in known]
@@ -84,4 +93,8 @@ def _shape(table: AblationTable, line: CurveLine, values: tuple[Any, ...], alpha
         note="" if shape.p is not None else "needs 2 seeds that have the ends and the middle",
         parabola=parabola(measured, fitted, confidence=table.confidence) if positive else None,
         lines=two_lines(measured, fitted, middle[(len(middle) - 1) // 2]) if positive else None,
+        curvature=curvature(measured, fitted, confidence=table.confidence, start=start)[0]
+        if positive and len(measured) > 2
+        else None,
+        friedman=friedman(fitted),
     )

@@ -97,6 +97,8 @@ class AblationTable:
     """Published figures of these cells, where asked for."""
     fresh_seeds: tuple[int, ...] = ()
     """Of a search: seeds that chose nothing. Its best cell is reported on them, and none is named before."""
+    first_seeds: int | None = None
+    """Of a rule that adds seeds by the spread of its first ones: how many those are. Errors rest on them."""
 
     def row(self, cell: int) -> TableRow:
         """The row of the cell with this id."""
@@ -129,6 +131,7 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
     by_id = {c.id: c for c in cells}
     costs = cell_costs(session, sweep.id, cells)
     ranks = _ranks(cells)
+    adaptive = adaptive_of(session, sweep)
     rows = tuple(table_row(cell, by_id, costs, ranks.get(cell.id)) for cell in cells)
     return AblationTable(
         sweep=sweep.name,
@@ -141,7 +144,8 @@ def ablation_table(session: Session, name: str, *, with_reference: bool = False)
         confidence=CONFIDENCE,
         rows=rows,
         repeats=tuple(_repeats(list(costs.values()))),
-        fresh_seeds=tuple(sorted(adaptive_of(session, sweep).fresh)),
+        fresh_seeds=tuple(sorted(adaptive.fresh)),
+        first_seeds=adaptive.rule.start if adaptive.rule else None,
         reference=reference([_own(row) for row in rows], cell_configs(session, sweep))
         if with_reference
         else None,

@@ -40,7 +40,7 @@ class FreeQuery(Query):
     rows: list[str] = Field(min_length=1, max_length=10, description="Axes of the sweep, or `seed`.")
     columns: str | None = Field(None, max_length=100, description="One more axis, or `seed`.")
     value: Value = "loss"
-    statistic: list[Statistic] = Field(["mean"], min_length=1, max_length=7)
+    statistic: list[Statistic] = Field(["mean"], min_length=1, max_length=8)
     heads: list[Whole] = Field([], max_length=100, description="Only these numbers of routing heads.")
     kv_heads: list[Whole] = Field([], max_length=100, description="Only these numbers of KV heads.")
     lr_min: float | None = Field(None, gt=0, le=1000, description="Only peak learning rates from here.")

@@ -12,7 +12,7 @@ from search_study import Study
 from headcount.api.results import ablation_table, best_cell, paired_statistics, sweep_brief
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store import Store, open_store
-from headcount.sweeps.statistics import plan_seeds, stein_estimate
+from headcount.sweeps.statistics import best_cells, loss_table, plan_seeds, stein_estimate
 
 JOB = """
 name: tiny
@@ -59,6 +59,29 @@ def test_seeds_by_a_rule_have_steins_interval_and_are_undecided_at_the_most_seed
     planned = plan_seeds([-0.1, 0.9, 1.9], 0.01, 6)
     assert rows[4].note == f"undecided: ± 1.8 with 6 seeds, where ± 0.01 takes {planned.wanted}"
     assert (rows[1].note, rows[2].note) == ("", "")
+
+
+def test_a_u_over_seeds_that_a_rule_added_has_the_error_of_the_first_ones(store: Store) -> None:
+    analysis = "analysis: {axis: model.routing_heads, ends: [1, 4], middle: [2]}\n"
+    Study(store, JOB + analysis + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
+    table = table_of(store)
+    assert table.first_seeds == 3
+    rows = {row.settings["model.routing_heads"]: row for row in table.treatments}
+    assert {row.seeds for row in rows.values()} == {
+        tuple(range(6))
+    }  # as many as the noisiest of the contrast
+    statistics = paired_statistics(table)
+    [line] = statistics.shapes
+    assert line.shape is not None
+    for contrast in line.shape.ends:
+        rises = [a - b for a, b in zip(rows[int(contrast.end)].losses, rows[2].losses, strict=True)]
+        staged = stein_estimate(rises, 3)
+        assert (contrast.rise.mean, contrast.rise.df) == (pytest.approx(staged.mean), 2)
+        assert (contrast.rise.low, contrast.rise.high) == pytest.approx((staged.low, staged.high))
+    losses = loss_table([dict(zip(row.seeds, row.losses, strict=True)) for row in rows.values()]).losses
+    [best] = statistics.best
+    assert [s.low for s in best.standings] == [s.low for s in best_cells(losses, start=3).standings]
+    assert {c.moderated for c in statistics.comparisons} == {None}
 
 
 def test_before_the_first_seeds_are_in_the_interval_is_the_paired_one(store: Store) -> None:

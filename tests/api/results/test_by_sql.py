@@ -11,6 +11,7 @@ from builders import build_sweep
 from scipy import stats
 from sqlalchemy import text
 from sqlalchemy.orm import Session
+from statsmodels.stats.multitest import multipletests
 
 from headcount.api.results import TABLES, NamedTable, ablation_table, named_table
 
@@ -196,7 +197,50 @@ def test_throughput_is_the_mean_speed_beside_the_controls(session_with_sweep: Se
         assert record["relative_to_control"] == expected
 
 
+def test_tests_are_those_of_the_deltas(session_with_sweep: Session) -> None:
+    table, rows = _table(session_with_sweep, "tests")
+    assert (len(table.rows), table.size) == (18, 18)
+    p_values = []
+    for record in table.rows:
+        if rows.cells[record["cell"]].diverged:
+            p_values.append(1.0)
+            assert {record[name] for name in ("delta", "p", "adjusted_p", "signed_rank_p")} == {None}
+            continue
+        deltas = list(rows.deltas[record["cell"]].values())
+        test = stats.ttest_1samp(deltas, 0)
+        assert (record["t"], record["p"]) == pytest.approx((test.statistic, test.pvalue), rel=1e-6)
+        assert record["signed_rank_p"] == pytest.approx(stats.wilcoxon(deltas, method="exact").pvalue)
+        assert record["rank_floor"] == 2 / 2 ** len(deltas)
+        p_values.append(record["p"])
+    told = [record["p"] is not None for record in table.rows]
+    for name, method in (("adjusted_p", "holm"), ("bh_p", "fdr_bh"), ("by_p", "fdr_by")):
+        expected = multipletests(p_values, method=method)[1][told]
+        assert [r[name] for r in table.rows if r["p"] is not None] == pytest.approx(expected.tolist())
+
+
+def test_shape_has_the_rises_of_the_ends(session_with_sweep: Session) -> None:
+    table, rows = _table(session_with_sweep, "shape")
+    cells = ablation_table(session_with_sweep, "head-count").treatments
+    assert len(table.rows) == len(KV_HEADS) * len(RATES)
+    for record in table.rows:
+        at = record["model.kv_heads"], record["train.peak_lr"]
+        line = {
+            c.settings["model.routing_heads"]: c.cell for c in cells if tuple(c.settings.values())[1:] == at
+        }
+        if at == DIVERGED[1:3]:
+            assert (record["note"], record["p"]) == ("no losses, or a diverged seed, at 2", None)
+            continue
+        ends = []
+        for end in (1, 4):
+            mine, middle = rows.losses[line[end]], rows.losses[line[2]]
+            rises = [mine[seed] - middle[seed] for seed in SEEDS if seed in mine and seed in middle]
+            ends.append(stats.ttest_1samp(rises, 0, alternative="greater").pvalue)
+            assert record[f"rise_{end}"] == pytest.approx(np.mean(rises), abs=1e-12)
+            assert record[f"rise_{end}_p"] == pytest.approx(ends[-1], rel=1e-6)
+        assert record["p"] == pytest.approx(max(ends), rel=1e-6)
+
+
 def test_every_table_is_checked_against_what_was_written() -> None:
-    here = {"main", "heads", "lr", "seeds", "grid", "best_lr", "throughput"}
+    here = {"main", "heads", "lr", "seeds", "tests", "shape", "grid", "best_lr", "throughput"}
     elsewhere = {"width", "alignment", "scaling"}  # test_contrasts, test_scaling
     assert set(TABLES) == here | elsewhere

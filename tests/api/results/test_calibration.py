@@ -110,6 +110,21 @@ def test_intervals_of_the_table_cover(store: Store, scenario: str) -> None:
         assert np.mean(of) == pytest.approx(0.95, abs=3 * (0.95 * 0.05 / len(of)) ** 0.5)
 
 
+def test_many_noisy_cells_err_in_few_sweeps_at_three_seeds(store: Store) -> None:
+    """Nine cells, enough for moderated errors, which alone would fail in 11 % of these sweeps."""
+    wrong = claims = 0
+    with Session(store.engine) as session:
+        simulation = Simulation(session, "noisy", kv_heads=(1, 2, 4), seeds=3)
+        none, everything = dict.fromkeys(SPREADS, 0.0), set(range(len(simulation.keys)))
+        for _ in range(150):
+            found = paired_statistics(simulation.draw(SPREADS, none, everything))
+            told = [c.simultaneous for c in found.comparisons if c.simultaneous]
+            claims += len(told)
+            wrong += any(e.p is not None and e.p <= 0.05 for e in told)
+    assert claims == 150 * 9
+    assert wrong / 150 <= 0.06
+
+
 @pytest.mark.parametrize("scenario", ["one variance", "unequal variances"])
 def test_the_family_errs_in_few_sweeps_without_an_effect(store: Store, scenario: str) -> None:
     sweeps = 250 if scenario == "one variance" else 150

@@ -191,5 +191,5 @@ def test_probe_and_downstream(store: Store, by_hand: ByHand, jobs: list[dict[int
 
 def test_no_table_is_left_out() -> None:
     here = {"width", "alignment", "scaling", "errors", "routing", "probe", "downstream"}
-    elsewhere = {"main", "heads", "grid", "lr", "best_lr", "seeds", "throughput"}  # test_by_sql
+    elsewhere = {"main", "heads", "grid", "lr", "best_lr", "seeds", "tests", "shape", "throughput"}  # by_sql
     assert here | elsewhere == {*TABLES, *MEASURED}

@@ -43,7 +43,7 @@ def test_every_row_of_every_table_tells_where_it_is_from(table: AblationTable) -
         found = named_table(table, name)
         assert (found.name, found.sweep, found.version) == (name, "head-count", 7)
         assert {tuple(row) for row in found.rows} == {found.columns}
-        n = "fewest_seeds" if name == "grid" else "n"  # its cells are many to a row
+        n = "fewest_seeds" if name in ("grid", "shape") else "n"  # their cells are many to a row
         assert {
             n,
             "seeds",

@@ -9,11 +9,12 @@ from scipy import stats
 from sqlalchemy.orm import Session
 from statsmodels.stats.multitest import multipletests
 
-from headcount.api.results import ablation_table, paired_statistics
+from headcount.api.results import TableRow, ablation_table, paired_statistics
 from headcount.sweeps.statistics import (
     best_cells,
     dunnett_deltas,
     moderated_deltas,
+    paired_delta,
     parabola,
     pooled_error,
     rule_regret,
@@ -82,6 +83,33 @@ def test_the_interval_for_all_at_once_rests_on_the_best_error_there_is(
         assert comparison.simultaneous_error == error
         assert estimate is not None
         assert comparison.simultaneous == simultaneous(estimate, found.family.size)
+
+
+def test_spreads_that_look_uneven_leave_every_claim_to_its_own_error(session: Session) -> None:
+    """Of 9 cells a third is four times as noisy: moderated is a second reading there, and no more."""
+    build_sweep(session, heads=(1, 2, 4), kv_heads=(1, 2, 4))
+    table = ablation_table(session, "head-count")
+    uneven = replace(table, rows=tuple(_noisier(row) for row in table.rows))
+    found = paired_statistics(uneven)
+    assert found.pooling.homogeneity is not None
+    assert found.pooling.homogeneity.p is not None
+    assert found.pooling.homogeneity.p <= 0.5
+    for comparison in found.comparisons:
+        assert comparison.moderated is not None
+        assert comparison.simultaneous_error == "own"
+        assert comparison.delta is not None
+        assert comparison.simultaneous == simultaneous(comparison.delta, 9)
+
+
+def _noisier(row: TableRow) -> TableRow:
+    if row.settings.get("model.routing_heads") != 4 or row.mean is None:
+        return row
+    losses = {
+        seed: row.mean + 4 * (loss - row.mean) for seed, loss in zip(row.seeds, row.losses, strict=True)
+    }
+    assert row.delta is not None
+    control = {s: x - d for s, x, d in zip(row.seeds, row.losses, row.delta.deltas, strict=True)}
+    return replace(row, losses=tuple(losses.values()), delta=paired_delta(losses, control))
 
 
 def test_an_error_that_is_not_vouched_for_is_not_used(session: Session) -> None:
