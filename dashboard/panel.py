@@ -1,5 +1,6 @@
 """A figure with everything that stands around it on a page."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,9 +8,6 @@ from headcount.api.results import AblationTable
 from headcount.dashboard import text
 from headcount.dashboard.choice import Choice
 from headcount.dashboard.figures.table import FigureTable
-
-MOST_NAMED = 6
-"""Cells that a caption names as not drawn, before it counts the rest."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Figure:
     """Where the API has its numbers in full precision; empty: where it has the page's."""
 
 
-def caption(table: AblationTable, choice: Choice, marks: str, absent: list[str]) -> str:
+def caption(table: AblationTable, choice: Choice, marks: str, absent: Sequence[text.Absent]) -> str:
     """n, seeds, filters and data version: what one must know to read or repeat the figure."""
     shown = [f"{text.short(f.axis)}{text.NO_BREAK}{f.chosen}" for f in choice.filters]
     shown += [text.settings({axis: table.axes[axis][0]}) for axis in choice.constant]
@@ -36,6 +34,5 @@ def caption(table: AblationTable, choice: Choice, marks: str, absent: list[str])
     parts += [f"Shown at {', '.join(shown)}"] if shown else []
     parts += [marks, f"Data version {table.version}"]
     if absent:
-        more = f"; and {len(absent) - MOST_NAMED} more" if len(absent) > MOST_NAMED else ""
-        parts.append(f"Not drawn: {'; '.join(absent[:MOST_NAMED])}{more}")
+        parts.append(text.not_drawn(absent))
     return ". ".join(parts) + "."

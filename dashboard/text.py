@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from headcount.api.columns import DIGITS
 from headcount.orchestrator.following.time_to_go import TimeToGo
@@ -109,6 +109,27 @@ def cell_name(values: Mapping[str, Any], is_control: bool, without: Sequence[str
 def seeds(values: Sequence[int]) -> str:
     """The seeds: "seeds 0, 1, 2"."""
     return ("seed " if len(values) == 1 else "seeds ") + ", ".join(map(str, values)) if values else "no seed"
+
+
+class Absent(NamedTuple):
+    """A cell that a figure does not draw."""
+
+    name: str
+    why: str
+
+
+MOST_ABSENT = 6
+"""Cells that are named as not drawn; the rest are counted."""
+
+
+def not_drawn(absent: Sequence[Absent]) -> str:
+    """Cells by why they are not drawn: "Not drawn: H 1, H 2 (missing); H 4 (1 of 3 diverged)"."""
+    by_reason: dict[str, list[str]] = {}
+    for one in absent[:MOST_ABSENT]:
+        by_reason.setdefault(one.why, []).append(one.name)
+    parts = [f"{', '.join(names)} ({why})" for why, names in by_reason.items()]
+    parts += [f"and {len(absent) - MOST_ABSENT} more"] if len(absent) > MOST_ABSENT else []
+    return f"Not drawn: {'; '.join(parts)}"
 
 
 def plural(count: int, word: str) -> str:

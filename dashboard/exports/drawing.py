@@ -164,6 +164,7 @@ def _draw_field(axes: Axes, field: Field) -> None:
     if field.scale:
         bar = axes.figure.colorbar(mesh, ax=axes, pad=0.02, aspect=40)
         bar.outline.set_visible(False)
+        bar.set_label(field.what)
 
 
 def _hex(color: str) -> str:

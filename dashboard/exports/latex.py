@@ -95,6 +95,7 @@ def _axis_begin(marks: Marks) -> Iterator[str]:
         yield rf"  point meta min={_number(marks.field.low)}, point meta max={_number(marks.field.high)},"
         colors = " ".join(f"rgb255=({','.join(map(str, _rgb(color)))})" for color in marks.field.colors)
         yield rf"  colormap={{cells}}{{{colors}}}, colorbar={'true' if marks.field.scale else 'false'},"
+        yield rf"  colorbar style={{ylabel={{{_text(marks.field.what)}}}}},"
     yield "]"
 
 

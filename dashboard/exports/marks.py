@@ -56,6 +56,8 @@ class Field:
     """From the lowest to the highest."""
     scale: bool
     """Whether a scale of its colours stands beside it."""
+    what: str
+    """What the values are, with their unit."""
 
 
 @dataclass(frozen=True)
@@ -190,11 +192,15 @@ def _field(trace: Mapping[str, Any]) -> Field:
         max(known, default=1.0) if high is None else float(high),
         [color if isinstance(color, str) else color[1] for color in trace["colorscale"]],
         trace.get("showscale") is not False,
+        plain_text(trace["colorbar"]["title"]["text"]),
     )
 
 
 def _axis(layout: Mapping[str, Any], traces: Iterable[Mapping[str, Any]], letter: str) -> Axis:
-    values = [value for trace in traces for value in _values(trace.get(letter))]
+    values = [
+        *_values(layout.get("categoryarray")),
+        *(v for trace in traces for v in _values(trace.get(letter))),
+    ]
     categories = list(dict.fromkeys(value for value in values if isinstance(value, str)))
     ticks = None
     if layout.get("ticktext") is not None:

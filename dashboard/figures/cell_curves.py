@@ -29,8 +29,6 @@ class CellCurvesData(NamedTuple):
 
     measure: Measure
     lines: list[NamedCurve]
-    absent: list[str]
-    """Cells without a point."""
     what: str = "Validation loss"
     smooth: float = 0.0
     """Weight of the moving average; 0 for none."""
@@ -67,19 +65,36 @@ def cell_curves_figure(data: CellCurvesData) -> dict[str, Any]:
 
 
 def settled_range(data: CellCurvesData) -> tuple[float, float] | None:
-    """The vertical range of what lies behind the first tenth of the steps, in which losses only fall."""
+    """The vertical range of what lies behind the first tenth of the steps, in which losses only fall.
+
+    Deltas keep their first tenth where it takes no more room than the rest.
+    """
     last = max((line.curve.steps[-1] for line in data.lines if line.curve.steps), default=0)
-    values = [
-        value
+    points = [
+        (step, value)
         for line in data.lines
         for losses in line.curve.losses
         for step, value in zip(line.curve.steps, losses, strict=True)
-        if value is not None and step >= last / 10
+        if value is not None
     ]
-    if not values:
+    settled = [value for step, value in points if step >= last / 10]
+    if not settled:
         return None
-    room = 0.06 * (max(values) - min(values)) or 0.01
-    return min(values) - room, max(values) + room
+    low, high = min(settled), max(settled)
+    if data.measure == "delta":
+        values = [value for _, value in points]
+        if max(values) - min(values) <= 2 * (high - low):
+            low, high = min(values), max(values)
+    room = 0.06 * (high - low) or 0.01
+    return low - room, high + room
+
+
+def runs_out(data: CellCurvesData) -> str:
+    """For a caption: that first steps lie outside of the range; empty where none does."""
+    ends = settled_range(data)
+    values = [v for line in data.lines for losses in line.curve.losses for v in losses if v is not None]
+    is_cut = ends is not None and (min(values) < ends[0] or max(values) > ends[1])
+    return "; the first steps run out of the figure" if is_cut else ""
 
 
 def _line_traces(data: CellCurvesData, line: NamedCurve, index: int) -> list[Any]:

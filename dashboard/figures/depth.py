@@ -80,7 +80,7 @@ def sources_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
             xgap=1,
             ygap=2,
             hoverongaps=False,
-            colorbar={"thickness": 9, "outlinewidth": 0, "tickfont": {"color": theme.MUTED, "size": 11}},
+            colorbar=theme.color_bar("Source, 0 the oldest"),
         )
     ]
     if sites <= MOST_LABELS:

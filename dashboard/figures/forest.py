@@ -37,7 +37,7 @@ class ForestData(NamedTuple):
     """What they show."""
     cells: int
     """With a delta; more than are drawn where there are very many."""
-    absent: list[str]
+    absent: list[text.Absent]
 
 
 def forest_data(
@@ -50,7 +50,7 @@ def forest_data(
         name = text.cell_name(row.settings, False, without)
         bar, comparison = bars.of(row), compared.get(row.cell)
         if bar is None or row.delta is None:
-            absent.append(f"{name}: {row.note or (row.delta and row.delta.reason) or row.state}")
+            absent.append(text.Absent(name, row.note or (row.delta and row.delta.reason) or row.state))
             continue
         rows.append(
             ForestRow(
@@ -69,41 +69,52 @@ def forest_data(
 def forest_figure(data: ForestData) -> dict[str, Any]:
     """The figure, drawn for the light page."""
     rows = data.rows
-    traces = [
-        go.Scatter(
-            x=[row.mean for row in rows],
-            y=[theme.plain(row.name) for row in rows],
-            mode="markers",
-            marker={
-                "size": 9,
-                "color": theme.SERIES[0],
-                "symbol": ["square" if row.rejected else "square-open" for row in rows],
-                "line": {"width": 1.6, "color": theme.SERIES[0]},
-            },
-            error_x={
-                "type": "data",
-                "array": [0 if row.high is None else row.high - row.mean for row in rows],
-                "arrayminus": [0 if row.low is None else row.mean - row.low for row in rows],
-                "color": theme.SERIES[0],
-                "thickness": 1.6,
-                "width": 4,
-            },
-            hovertext=[_hover(row) for row in rows],
-            hoverinfo="text",
-            showlegend=False,
-            name="delta",
-        )
-    ]
+    groups = [[row for row in rows if (row.low is None) == bare] for bare in (False, True)]
     zero = {"zeroline": True, "zerolinecolor": theme.MUTED, "zerolinewidth": 1.5}
+    names = [theme.plain(row.name) for row in rows]
     return theme.figure(
-        traces if rows else [],
+        [_points(group) for group in groups if group],
         xaxis=theme.axis("Delta to control, nats (negative is better)", tickformat=".3~f", **zero),
-        yaxis=theme.axis(showgrid=False, autorange="reversed"),
+        yaxis=theme.axis(showgrid=False, autorange="reversed", categoryarray=names),
         height=max(280, 110 + 22 * len(rows)),
         hovermode="closest",
         nothing=""
         if rows
         else "A delta stands here once a job and its control at the same seed have finished.",
+    )
+
+
+def _points(rows: Sequence[ForestRow]) -> Any:
+    """Rows that all have a bar, or all have none: plotly would draw the ends of a bar of length 0."""
+    bars = [
+        (row.mean - row.low, row.high - row.mean)
+        for row in rows
+        if row.low is not None and row.high is not None
+    ]
+    return go.Scatter(
+        x=[row.mean for row in rows],
+        y=[theme.plain(row.name) for row in rows],
+        mode="markers",
+        marker={
+            "size": 9,
+            "color": theme.SERIES[0],
+            "symbol": ["square" if row.rejected else "square-open" for row in rows],
+            "line": {"width": 1.6, "color": theme.SERIES[0]},
+        },
+        error_x={
+            "type": "data",
+            "array": [up for _, up in bars],
+            "arrayminus": [down for down, _ in bars],
+            "color": theme.SERIES[0],
+            "thickness": 1.6,
+            "width": 4,
+        }
+        if bars
+        else None,
+        hovertext=[_hover(row) for row in rows],
+        hoverinfo="text",
+        showlegend=False,
+        name="delta",
     )
 
 

@@ -74,14 +74,12 @@ def _heatmap(data: GridData) -> Any:
         ygap=3,
         hoverongaps=False,
         showscale=any(cell.value is not None for cell in data.cells),
-        colorbar={
-            "thickness": 9,
-            "outlinewidth": 0,
-            "tickformat": "+.3f" if signed else ".3f",
-            "tickfont": {"color": theme.MUTED, "size": 11},
-            "nticks": 5,
-            "x": 1.01,
-        },
+        colorbar=theme.color_bar(
+            "Delta, nats" if signed else "Loss, nats",
+            tickformat="+.3~f" if signed else ".3~f",
+            nticks=5,
+            x=1.01,
+        ),
     )
 
 

@@ -54,7 +54,7 @@ class HeadCurveData(NamedTuple):
     ticks: list[float]
     labels: list[str]
     lines: list[HeadLine]
-    absent: list[str]
+    absent: list[text.Absent]
     """Cells that are not drawn, each with the reason."""
     bars: str
     """What they show."""
@@ -95,7 +95,7 @@ def head_curve_data(
                 points.append(point)
             else:
                 cell = text.settings({curve.axis: value, **line.settings}, without)
-                absent.append(f"{cell}: {_reason(row, measure)}")
+                absent.append(text.Absent(cell, _reason(row, measure)))
         control = _control(line) if measure == "loss" else None
         minimum = minimum_of(line, where, shapes, [(point.position, point.mean) for point in points])
         drawn.append(HeadLine(name, points, control, minimum))

@@ -124,7 +124,7 @@ def map_figure(found: HeadMap) -> dict[str, Any]:
         zmax=max((value for row in told for value in row if value is not None), default=1),
         xgap=gap,
         ygap=gap,
-        colorbar={"thickness": 9, "outlinewidth": 0, "tickfont": {"color": theme.MUTED, "size": 11}},
+        colorbar=theme.color_bar(found.what.capitalize()),
     )
     return theme.figure(
         [heat] if shown else [],

@@ -95,7 +95,7 @@ def deviation_figure(found: Probed) -> dict[str, Any]:
         colorscale=DIVERGING,
         zmin=-largest,
         zmax=largest,
-        colorbar={"thickness": 9, "outlinewidth": 0, "tickfont": {"color": theme.MUTED, "size": 11}},
+        colorbar=theme.color_bar("Weight less the mean of the heads"),
     )
     return theme.figure(
         [heat],

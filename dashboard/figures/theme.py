@@ -127,6 +127,17 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
+def color_bar(what: str, **more: Any) -> dict[str, Any]:
+    """The scale of colours beside a map; `what` they stand for, with its unit."""
+    return {
+        "title": {"text": plain(what), "side": "right", "font": {"color": MUTED, "size": 12}},
+        "thickness": 9,
+        "outlinewidth": 0,
+        "tickfont": {"color": MUTED, "size": 11},
+        **more,
+    }
+
+
 def cell_color(fraction: float) -> str:
     """The colour at `fraction` of the scale of cells, as `rgb(r, g, b)`."""
     color: str = sample_colorscale(CELLS, [fraction])[0]

@@ -36,7 +36,7 @@ def training_signals(progress: Sequence[ProgressPoint]) -> TrainingSignals:
     """The signals of a job from its stored points; one that has no number is left out."""
     found = [
         Signal("Gradient norm", [p.gradient_norm for p in progress], True, ".2~g"),
-        Signal("Learning rate", [p.learning_rate for p in progress], False, ".2~e"),
+        Signal("Learning rate", [p.learning_rate for p in progress], False, ".2~r"),
         Signal("Tokens a second", [p.tokens_per_second for p in progress], False, ".3~s"),
     ]
     told = [signal for signal in found if any(value is not None for value in signal.values)]

@@ -89,7 +89,7 @@ def _steps(
 ) -> Figure:
     """The cells by step: their losses, or their differences to the first of them."""
     lines: list[steps.NamedCurve] = []
-    absent: list[str] = []
+    absent: list[text.Absent] = []
     first = found.get(rows[0].cell)
     for row, label in zip(rows, labels, strict=True):
         curve = found.get(row.cell)
@@ -100,8 +100,8 @@ def _steps(
         if curve and curve.steps:
             lines.append(steps.NamedCurve(label, curve, row.is_control))
         else:
-            absent.append(f"{label}: nothing to draw yet")
-    data = steps.CellCurvesData(measure, lines, absent)
+            absent.append(text.Absent(label, "nothing to draw yet"))
+    data = steps.CellCurvesData(measure, lines)
     what = f"Difference to {labels[0]}" if measure == "delta" else "Validation loss"
     drawn = steps.cell_curves_figure(data)
     summary = steps.cell_curves_summary(data)
@@ -110,8 +110,9 @@ def _steps(
         summary = summary.replace("Delta to control", what, 1)
     parts = [
         f"n up to {max(len(row.seeds) for row in rows)}",
-        "Thick: mean over the seeds, where all have come to the step; thin: one seed each; no smoothing",
-        *([f"Not drawn: {'; '.join(absent)}"] if absent else []),
+        "Thick: mean over the seeds, where all have come to the step; thin: one seed each; no smoothing"
+        + steps.runs_out(data),
+        *([text.not_drawn(absent)] if absent else []),
     ]
     return Figure(
         id=f"steps-{measure}",

@@ -34,9 +34,7 @@ def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistic
     """The headline of a sweep from its results; every number is one of theirs."""
     cell = best_cell(table.treatments, table.fresh_seeds)
     if cell is None:
-        searching = table.fresh_seeds and best_cell(table.treatments) is not None
-        lead = "No best cell yet" if searching else "No result yet"
-        rest = _searching(sweep) if searching else _waiting(sweep)
+        lead, rest = _without_best(sweep, table)
         return Headline(lead, rest, (), _badges(sweep, table, None))
     best = table.row(cell)
     found = next((c for c in statistics.comparisons if c.cell == best.cell), None)
@@ -55,6 +53,15 @@ def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistic
         ),
         _badges(sweep, table, best),
     )
+
+
+def _without_best(sweep: SweepView, table: AblationTable) -> tuple[str, str]:
+    if table.fresh_seeds and best_cell(table.treatments) is not None:
+        return "No best cell yet", _searching(sweep)
+    if sweep.jobs and sweep.settled == sweep.jobs:
+        ended = [f"{n:,} {state}" for state, n in sweep.states.items() if n]
+        return "No cell has a mean", f": of {text.plural(sweep.jobs, 'job')} {', '.join(ended)}."
+    return "No result yet", _waiting(sweep)
 
 
 def _waiting(sweep: SweepView) -> str:

@@ -37,7 +37,7 @@ def job_figures(session: Session, job: JobView, title: str) -> tuple[Figure, ...
     ]
     delta = delta_curve(_curve(job, evaluated), _curve(job, control)) if evaluated and control else None
     if delta and any(value is not None for value in delta.mean):
-        found.append(_delta(job, steps.CellCurvesData("delta", [steps.NamedCurve(title, delta, False)], [])))
+        found.append(_delta(job, steps.CellCurvesData("delta", [steps.NamedCurve(title, delta, False)])))
     told = signals.training_signals(trained)
     if told.signals:
         found.append(_signals(job, told))
@@ -71,7 +71,8 @@ def _delta(job: JobView, data: steps.CellCurvesData) -> Figure:
         title="Delta to the control by step",
         drawn=drawn,
         summary=steps.cell_curves_summary(data),
-        caption=f"n = 1 (seed {job.seed}), paired with the control at this seed. Below 0 is better.",
+        caption=f"n = 1 (seed {job.seed}), paired with the control at this seed{steps.runs_out(data)}. "
+        "Below 0 is better.",
         table=steps.cell_curves_table(data),
     )
 

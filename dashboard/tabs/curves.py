@@ -40,13 +40,14 @@ def _curves_figure(view: View, training: bool) -> Figure:
     rows = shown if measure == "delta" else [*shown, *controls]
     lines, absent = _lines(view, rows, found)
     what = "Training loss" if training else "Validation loss"
-    data = steps.CellCurvesData(measure, lines, absent, what, float(choice.option("smooth") or 0))
+    data = steps.CellCurvesData(measure, lines, what, float(choice.option("smooth") or 0))
     marks = "Thick: mean over the seeds, where all have come to the step; thin: one seed each; "
     marks += f"moving average of weight {data.smooth:g}, faint without it" if data.smooth else "no smoothing"
     if training:
         marks += "; losses of single batches, mean over bins of steps"
     if measure == "loss":
         marks += "; inset: the last quarter"
+    marks += steps.runs_out(data)
     if len(chosen) > len(shown):
         marks += f"; showing {len(shown)} of {len(chosen)} cells"
     return Figure(
@@ -66,7 +67,7 @@ def _chosen(view: View) -> list[TableRow]:
 
 def _lines(
     view: View, rows: Sequence[TableRow], found: dict[int, CellCurve]
-) -> tuple[list[steps.NamedCurve], list[str]]:
+) -> tuple[list[steps.NamedCurve], list[text.Absent]]:
     lines, absent = [], []
     for row in rows:
         name = text.cell_name(row.settings, row.is_control, view.choice.fixed)
@@ -77,7 +78,7 @@ def _lines(
         if curve and curve.steps:
             lines.append(steps.NamedCurve(name, curve, row.is_control))
         else:
-            absent.append(f"{name}: nothing to draw yet")
+            absent.append(text.Absent(name, "nothing to draw yet"))
     return lines, absent
 
 
@@ -95,7 +96,7 @@ def _pair_figure(view: View) -> Figure:
         name = text.cell_name(row.settings, False, view.choice.fixed)
         control = losses.get(row.control)
         if row.cell not in losses or control is None:
-            absent.append(f"{name}: no losses of an ended pair at seed {seed}")
+            absent.append(text.Absent(name, f"no losses of an ended pair at seed {seed}"))
             continue
         lines.append(pair_steps.pair_line(name, losses[row.cell], control))
         of_control = text.cell_name(view.table.row(row.control).settings, True, view.choice.fixed)

@@ -34,7 +34,7 @@ def _site_figures(view: View, chosen: list[TableRow]) -> list[Figure]:
         name = text.cell_name(row.settings, False, view.choice.fixed)
         sites = found.get(row.cell)
         if sites is None:
-            absent.append(f"{name}: no ended job has told its sites")
+            absent.append(text.Absent(name, "no ended job has told its sites"))
         else:
             lines.append(depth.DepthLine(name, sites.entropies, sites.top_sources))
     marks = "At the last step of each job, on the first validation window"

@@ -32,7 +32,7 @@ def _best_figures(view: View) -> list[Figure]:
     for record in shown:
         name = _name(record, axes, view.choice.fixed)
         if record["delta"] is None:
-            absent.append(f"{name}: no pair")
+            absent.append(text.Absent(name, "no pair"))
             continue
         ends = (record["low"], record["high"], record["pairs"], record["p"], record["adjusted_p"])
         rejected = record["adjusted_p"] is not None and record["adjusted_p"] <= family.alpha

@@ -81,7 +81,7 @@ def violations(page: Page) -> list[tuple[str, list[str]]]:
 def test_the_empty_list_shows_how_to_submit(open_page: OpenPage, empty_service: Service) -> None:
     page = open_page(empty_service.url, width=390)
     assert page.locator("h1").inner_text() == "No sweep yet"
-    assert page.get_by_text("headcount run sweeps/quickstart.yaml").is_visible()
+    assert page.get_by_text("headcount run quickstart").is_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert violations(page) == []
 

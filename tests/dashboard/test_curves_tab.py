@@ -95,6 +95,6 @@ def test_the_distance_of_a_pair_is_read_from_what_ended_jobs_left(
         "batch noise of the control": [1.0, 1.0],
     }
     (other,) = sweep_page(session, "head-count", query | {"seed": "0"}, read=files.get).figures
-    assert "H\u00a01: no losses of an ended pair at seed 0" in other.caption
+    assert "H\u00a04 (no losses of an ended pair at seed 0)" in other.caption
     (gone,) = sweep_page(session, "head-count", query).figures
     assert gone.drawn["layout"]["annotations"][0]["text"].startswith("No result yet<br>")

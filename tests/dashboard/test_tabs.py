@@ -100,7 +100,7 @@ def test_many_curves_are_capped_and_counted(session: Session, monkeypatch: pytes
 
 def test_what_has_not_begun_is_named(session: Session) -> None:
     (figure,) = sweep_page(session, "waiting", {"tab": "curves"}).figures
-    assert "Not drawn: H\u00a01: nothing to draw yet" in figure.caption
+    assert "Not drawn: H\u00a01, H\u00a02, H\u00a04 (nothing to draw yet)" in figure.caption
     (figure,) = sweep_page(session, "waiting", {"tab": "speed"}).figures
     assert figure.summary.startswith("Tokens a second by cell. Fastest: control · KV\u00a01 with ")
 

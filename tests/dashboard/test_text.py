@@ -14,9 +14,7 @@ from headcount.dashboard import text
     ],
 )
 def test_losses_and_deltas(value: float | None, number: str, signed: str) -> None:
-    assert text.signed(value) == signed
-    if value is None or abs(value) > 1e-4:
-        assert text.number(value) == number
+    assert (text.number(value), text.signed(value)) == (number, signed)
 
 
 def test_an_interval_needs_both_ends() -> None:
@@ -80,3 +78,10 @@ def test_large_numbers(value: float | None, written: str) -> None:
 def test_counts_and_seeds() -> None:
     assert [text.plural(n, "job") for n in (0, 1, 1000)] == ["0 jobs", "1 job", "1,000 jobs"]
     assert [text.seeds(s) for s in ((), (0,), (0, 1))] == ["no seed", "seed 0", "seeds 0, 1"]
+
+
+def test_what_is_not_drawn_is_named_by_its_reason_and_counted() -> None:
+    absent = [text.Absent(f"H {heads}", "missing") for heads in (1, 2)]
+    absent.insert(1, text.Absent("H 4", "1 of 3 diverged"))
+    assert text.not_drawn(absent) == "Not drawn: H 1, H 2 (missing); H 4 (1 of 3 diverged)"
+    assert text.not_drawn([*absent, *absent, *absent]).endswith("; and 3 more")

@@ -46,7 +46,7 @@ def test_the_tab_draws_what_the_sites_told(routed: Session) -> None:
     assert heat["z"] == [[0, 0, 1, 2], [0, 0, 0, 1]]
     assert labels["text"] == ["0", "0", "1", "2", "0", "0", "0", "1"]
     for figure in (entropy, sources):
-        assert "Not drawn: H\u00a04: no ended job has told its sites" in figure.caption
+        assert "Not drawn: H\u00a04 (no ended job has told its sites)" in figure.caption
         assert (
             "H\u00a01: mean entropy 0.2500 nats over 4 sites, 3 sources the heaviest somewhere"
             in figure.summary

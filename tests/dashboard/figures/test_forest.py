@@ -3,6 +3,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import ablation_table, paired_statistics
 from headcount.dashboard import text
+from headcount.dashboard.exports.marks import marks_of
 from headcount.dashboard.figures import forest
 from headcount.dashboard.figures.bars import bars
 from headcount.dashboard.pages.sweep import sweep_page
@@ -43,8 +44,8 @@ def test_the_figure_fills_what_the_family_tells_from_0(session: Session) -> None
 
 def test_what_has_no_delta_is_named_and_not_drawn(session: Session) -> None:
     (figure,) = sweep_page(session, "in-flight", {"tab": "paired", "train.peak_lr": "1e-3"}).figures
-    assert "Not drawn: H\u00a01 · KV\u00a04: " in figure.caption
-    assert "H\u00a016 · KV\u00a01: 1 of 3 diverged" in figure.caption
+    assert "Not drawn: H\u00a01 · KV\u00a04 (no seed has both a treatment and a control); " in figure.caption
+    assert "; H\u00a016 · KV\u00a01 (1 of 3 diverged)" in figure.caption
     assert len(figure.table.rows) == 13
 
 
@@ -59,3 +60,18 @@ def test_without_a_pair_it_says_so(session: Session) -> None:
     (figure,) = sweep_page(session, "waiting", {"tab": "paired"}).figures
     assert figure.summary == "Delta of every cell to its control. No pair has a result yet."
     assert figure.drawn["layout"]["annotations"][0]["text"].startswith("No result yet<br>")
+
+
+def test_a_row_of_one_pair_has_no_bar_and_keeps_its_place() -> None:
+    def row(name: str, mean: float, half: float | None) -> forest.ForestRow:
+        ends = (None, None) if half is None else (mean - half, mean + half)
+        return forest.ForestRow(name, mean, *ends, 1 if half is None else 3, None, None, False)
+
+    rows = [row("H 8", -0.05, 0.01), row("H 4", -0.04, None), row("H 2", -0.01, 0.02)]
+    drawn = forest.forest_figure(forest.ForestData(rows, "t", 3, []))
+    assert [(list(trace["y"]), "error_x" in trace) for trace in drawn["data"]] == [
+        (["H 8", "H 2"], True),
+        (["H 4"], False),
+    ]
+    assert drawn["layout"]["yaxis"]["categoryarray"] == ["H 8", "H 4", "H 2"]
+    assert marks_of(drawn).y.categories == ["H 8", "H 4", "H 2"]

@@ -59,7 +59,7 @@ def test_losses_as_values() -> None:
                 minimum=None,
             )
         ],
-        absent=["H\u00a04 · KV\u00a04: 1 of 2 diverged", "H\u00a08 · KV\u00a04: not in this sweep"],
+        absent=[("H\u00a04 · KV\u00a04", "1 of 2 diverged"), ("H\u00a08 · KV\u00a04", "not in this sweep")],
         bars="± 1 SE",
         published=[],
     )
@@ -181,7 +181,7 @@ def test_a_line_without_a_result_is_said() -> None:
     empty = CurveLine({KV: 1}, (row(2, {}, state="missing", delta=None),), (control(),))
     made = HeadCurve("s", 1, "model.routing_heads", (1,), (empty,))
     data = head_curve_data(made, made.lines, LOSS, None)
-    assert data.absent == ["H\u00a01 · KV\u00a01: missing"]
+    assert data.absent == [("H\u00a01 · KV\u00a01", "missing")]
     assert "KV\u00a01: no result yet" in head_curve_summary(data)
     assert head_curve_table(data).rows == []
     assert [a["text"] for a in head_curve_figure(data)["layout"]["annotations"]] == [

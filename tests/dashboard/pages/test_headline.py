@@ -86,6 +86,14 @@ def test_before_the_first_result(session: Session) -> None:
     )
 
 
+def test_when_all_have_ended_without_a_mean(session: Session) -> None:
+    sweep, table = sweep_view(session, "waiting"), ablation_table(session, "waiting")
+    states = {"diverged": 6, "failed": 0, "finished": 2}
+    ended = replace(sweep, settled=8, states=states)
+    made = headline(ended, table, paired_statistics(table))
+    assert (made.lead, made.rest) == ("No cell has a mean", ": of 8 jobs 6 diverged, 2 finished.")
+
+
 @pytest.mark.parametrize("name", ["head-count", "in-flight"])
 def test_the_cell_of_the_headline_has_the_most_seeds(session: Session, name: str) -> None:
     table = ablation_table(session, name)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import QueryError, ablation_table, best_cell
 from headcount.dashboard import text
+from headcount.dashboard.html import sweeps_html
 from headcount.dashboard.pages import sweeps as sweep_list
 from headcount.dashboard.pages.sweeps import Asked, Lines, asked
 from headcount.orchestrator.store import Store, open_store
@@ -143,6 +144,16 @@ def test_the_page_has_the_best_cell_and_its_curve(client: TestClient, session: S
     assert spark
     assert "no result yet" in html
     assert re.search(r"1 failed · \S+ s to go", html)
+
+
+def test_a_done_sweep_without_a_mean_says_so(own_store: Store) -> None:
+    with own_store.write() as session:
+        states = {(1, 1, 1e-3, seed): "diverged" for seed in (20, 21)}
+        build_sweep(session, "lost", heads=(1,), kv_heads=(1,), seeds=(20, 21), states=states, curves=False)
+    with own_store.read() as session:
+        html = sweeps_html(Lines({}).page(session, asked({"q": "lost"})))
+    assert "no cell has a mean" in html
+    assert "no result yet" not in html
 
 
 def test_the_address_says_everything(client: TestClient) -> None:
