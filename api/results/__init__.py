@@ -9,12 +9,14 @@ question that the sweep cannot answer `QueryError`; both are a `UserError`.
 
 from .briefs import SweepBrief, sweep_brief
 from .cells import CellState, CellView, SeedResult, cell_view, cells
+from .compared import DunnettFamily, Moderation, Pooling
 from .comparisons import CellComparison
 from .curves import CurveLine, Grid, GridPanel, HeadCurve, best_cell, grid, head_curve
 from .errors import JobErrors, job_errors
 from .events import EventView, events_after, newest_event
 from .families import Family
 from .free import Filters, Statistic, Value, free_table
+from .item_pairs import ITEMS, items_table
 from .jobs import (
     AllJobsPage,
     AttemptView,
@@ -37,13 +39,7 @@ from .noise import NoiseFloor, Resolution
 from .reference import OrderAgreement, PublishedMatch, PublishedRow, Reference
 from .selection import BestSet, HeadsRule, RateChoice, Standing
 from .shapes import LineShape
-from .significance import (
-    DunnettFamily,
-    Moderation,
-    PairedStatistics,
-    Pooling,
-    paired_statistics,
-)
+from .significance import PairedStatistics, paired_statistics
 from .sweeps import (
     DataView,
     SweepState,
@@ -57,6 +53,7 @@ from .sweeps import (
 from .tables import AblationTable, Repeats, TableRow, ablation_table
 
 __all__ = [
+    "ITEMS",
     "MEASURED",
     "TABLES",
     "AblationTable",
@@ -121,6 +118,7 @@ __all__ = [
     "free_table",
     "grid",
     "head_curve",
+    "items_table",
     "job_errors",
     "job_view",
     "jobs",

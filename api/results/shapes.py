@@ -1,10 +1,12 @@
 """Is each line of the head curve a U? By ends and middle fixed at submission, one family over the lines."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headcount.api.results.adaptive import first_stage
 from headcount.api.results.curves import CurveLine, head_curve
+from headcount.api.results.families import Family
 from headcount.api.results.tables import AblationTable
 from headcount.sweeps.statistics import (
     Friedman,
@@ -58,6 +60,11 @@ def line_shapes(table: AblationTable, alpha: float) -> tuple[LineShape, ...]:
         replace(shape, adjusted_p=members[str(i)].adjusted_p, rejected=members[str(i)].rejected)
         for i, shape in enumerate(shapes)
     )
+
+
+def shape_family(table: AblationTable, shapes: Sequence[LineShape], alpha: float) -> Family:
+    """The lines, whose p-values are corrected for each other."""
+    return Family(f"every line of {table.sweep}", "holm", len(shapes), alpha)
 
 
 def _shape(table: AblationTable, line: CurveLine, values: tuple[Any, ...], alpha: float) -> LineShape:

@@ -2,19 +2,19 @@
 
 from typing import Any
 
+from headcount.api.results.compared import compared
 from headcount.api.results.curves import head_curve
-from headcount.api.results.families import Family
+from headcount.api.results.families import Family, alpha_of
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, difference, provenance, settings, shared_provenance
-from headcount.api.results.shapes import LineShape
-from headcount.api.results.significance import paired_statistics
+from headcount.api.results.shapes import LineShape, line_shapes, shape_family
 from headcount.api.results.tables import AblationTable
 from headcount.sweeps.statistics import Estimate, PairedDelta
 
 
 def comparison_records(table: AblationTable) -> tuple[list[Record], Family]:
     """A row a comparison: the delta with its own error, and its p and interval by every other test."""
-    found = paired_statistics(table)
+    found = compared(table)
     records = []
     for one in found.comparisons:
         delta, ranks = one.delta, one.signed_rank
@@ -64,12 +64,13 @@ def shape_records(table: AblationTable) -> tuple[list[Record], Family]:
 
     Raises `QueryError` where the sweep's file fixes no analysis.
     """
-    found = paired_statistics(table)
-    if found.axis is None or not found.shapes:
+    alpha = alpha_of(table)
+    shapes = line_shapes(table, alpha)
+    if not shapes:
         raise QueryError(f"sweep {table.sweep!r} fixes no `analysis:` over an axis, by which a U is told")
-    lines = {repr(line.settings): line.points for line in head_curve(table, found.axis).lines}
+    lines = {repr(line.settings): line.points for line in head_curve(table, table.analysis["axis"]).lines}
     records = []
-    for one in found.shapes:
+    for one in shapes:
         rows = [row for row in lines[repr(one.settings)] if row]
         records.append(
             dict(one.settings)
@@ -78,7 +79,7 @@ def shape_records(table: AblationTable) -> tuple[list[Record], Family]:
             | {"note": one.note, "fewest_seeds": min((row.n for row in rows), default=None)}
             | shared_provenance(rows)
         )
-    return records, found.shape_family
+    return records, shape_family(table, shapes, alpha)
 
 
 def _contrasts(one: LineShape) -> Record:

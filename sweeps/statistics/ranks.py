@@ -3,6 +3,7 @@
 With three pairs no two-sided p of these can be below 0.25: a large one then says nothing (`rank_test_floor`).
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,15 +59,16 @@ def signed_rank(deltas: Values) -> SignedRank | None:
     x = x[x != 0]
     if not len(x):
         return None
-    _, place, ties = np.unique(np.abs(x), return_inverse=True, return_counts=True)
-    twice = (2 * np.cumsum(ties) - ties + 1)[place]  # ranks, doubled so that those of ties are whole
+    sizes = sorted(np.abs(x).tolist())
+    # ranks, doubled so that those of ties are whole
+    twice = [bisect_left(sizes, size) + bisect_right(sizes, size) + 1 for size in np.abs(x).tolist()]
     chance = np.ones(1)  # of each sum of the ranks so far, every sign being as likely as its opposite
-    for rank in twice.tolist():
+    for rank in twice:
         grown = np.zeros(len(chance) + rank)
         grown[: len(chance)] = chance / 2
         grown[rank:] += chance / 2
         chance = grown
-    positive = int(twice[x > 0].sum())
+    positive = sum(rank for rank, above in zip(twice, (x > 0).tolist(), strict=True) if above)
     lower, higher = float(chance[: positive + 1].sum()), float(chance[positive:].sum())
     return SignedRank(
         positive=positive / 2,
@@ -107,14 +109,19 @@ class Friedman:
 def friedman(losses: Array) -> Friedman | None:
     """Friedman's (1937) test over levels × seeds, NaN where missing, at the seeds that have every level.
 
-    None under 3 levels or 2 such seeds, and where no seed tells its levels apart.
+    (levels − 1) times the share of the ranks' squares that the levels' mean ranks make up, times the seeds,
+    which is his formula with the correction for ties. None under 3 levels or 2 such seeds, and where no seed
+    tells its levels apart.
     """
-    from scipy.stats import friedmanchisquare
+    from scipy.special import chdtrc
 
     table = check_table(losses)
     complete = table[:, ~np.isnan(table).any(axis=0)]
     levels, seeds = complete.shape
-    if levels < 3 or seeds < 2 or not np.ptp(complete, axis=0).any():
+    # a rank around the middle one is half the number of levels below less half the number above
+    ranks = np.sign(complete[:, None] - complete).sum(axis=1) / 2
+    squares = float(np.sum(ranks**2))
+    if levels < 3 or seeds < 2 or not squares:
         return None
-    found = friedmanchisquare(*complete)
-    return Friedman(float(found.statistic), levels - 1, float(found.pvalue), seeds)
+    statistic = (levels - 1) * float(np.sum(ranks.sum(axis=1) ** 2)) / squares
+    return Friedman(statistic, levels - 1, float(chdtrc(levels - 1, statistic)), seeds)
