@@ -22,7 +22,7 @@ from headcount.kernels import Choice, DeltaHistory, with_launch
 from headcount.kernels.delta_history import choose_for_delta
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
-from headcount.trainer.residuals.routed import RoutedStream
+from headcount.trainer.residuals.routed import HistoryStream
 
 READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form")
 DIAGNOSTICS = ("weights", "gate")
@@ -60,7 +60,7 @@ def kept_per_token(model: ModelConfig) -> float:
     return (changes + sites + 1) * model.d_model + (model.routing_heads + 1) * sources
 
 
-class Stream(RoutedStream):
+class Stream(HistoryStream):
     def __init__(self, config: ModelConfig) -> None:
         sites = 2 * config.layers
         super().__init__(config, sites)
@@ -81,21 +81,6 @@ class Stream(RoutedStream):
         )
         history.write(embedding)
         return history
-
-    def read(self, state: State, site: int) -> Tensor:
-        x: Tensor = state.read()
-        return x
-
-    def write(self, state: State, site: int, output: Tensor) -> None:
-        state.write(output)
-
-    def place(self, state: State) -> Tensor | None:
-        place: Tensor | None = state.place()
-        return place
-
-    def finish(self, state: State) -> Tensor:
-        total: Tensor = state.finish()
-        return total
 
     def routing(self, source: Tensor) -> Choice | None:
         return with_launch(choose_for_delta("auto", source, self.heads), source, self.heads)

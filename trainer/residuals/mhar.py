@@ -15,7 +15,7 @@ from torch import Tensor
 from headcount.kernels import Choice, DepthHistory, choose, with_launch
 from headcount.trainer.config import ModelConfig
 from headcount.trainer.residuals.interface import State
-from headcount.trainer.residuals.routed import RoutedStream
+from headcount.trainer.residuals.routed import HistoryStream
 
 READS = ("routing_heads", "query_init", "block_size", "logit_scale", "logit_scale_form", "query_decay")
 DIAGNOSTICS = ("weights",)
@@ -47,7 +47,7 @@ def kept_per_token(model: ModelConfig) -> float:
     return sites * model.d_model + (model.routing_heads + 1) * sources
 
 
-class Stream(RoutedStream):
+class Stream(HistoryStream):
     """Site 0 reads one source, with weight 1 whatever its query: its two vectors get gradients of zero."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -65,21 +65,6 @@ class Stream(RoutedStream):
         )
         history.write(embedding)
         return history
-
-    def read(self, state: State, site: int) -> Tensor:
-        x: Tensor = state.read()
-        return x
-
-    def write(self, state: State, site: int, output: Tensor) -> None:
-        state.write(output)
-
-    def place(self, state: State) -> Tensor | None:
-        place: Tensor | None = state.place()
-        return place
-
-    def finish(self, state: State) -> Tensor:
-        x: Tensor = state.finish()
-        return x
 
     def routing(self, source: Tensor) -> Choice | None:
         return with_launch(choose("auto", source, one_site=self.block_size > 1), source, self.heads)

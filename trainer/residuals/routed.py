@@ -64,3 +64,22 @@ class RoutedStream(ResidualStream):
         if self.logit_scales:
             query = (query.view(self.heads, -1) * self.logit_scales[site].unsqueeze(-1)).flatten()
         return query
+
+
+class HistoryStream(RoutedStream):
+    """A stream whose state is a depth history of `headcount.kernels`, which counts its sites by itself."""
+
+    def read(self, state: State, site: int) -> Tensor:
+        x: Tensor = state.read()
+        return x
+
+    def write(self, state: State, site: int, output: Tensor) -> None:
+        state.write(output)
+
+    def place(self, state: State) -> Tensor | None:
+        place: Tensor | None = state.place()
+        return place
+
+    def finish(self, state: State) -> Tensor:
+        x: Tensor = state.finish()
+        return x

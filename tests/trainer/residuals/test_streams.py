@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from residual_variants import VARIANTS, build, job, perturb, tokens
+from small_jobs import after
 from torch import Tensor
 
 from headcount.trainer.config import FieldError
@@ -207,8 +208,7 @@ def test_a_job_stopped_and_resumed_ends_with_the_same_bits(
     config = replace(config, train=replace(config.train, steps=8, warmup_steps=0, eval_every=1))
     execution = Execution(device="cpu")
     whole = list(train(config, small_data, execution=execution))
-    polls = iter([False, False, False, True])
-    stopped = list(train(config, small_data, folder=tmp_path, execution=execution, stop=lambda: next(polls)))
+    stopped = list(train(config, small_data, folder=tmp_path, execution=execution, stop=after(3)))
     assert not any(type(event).__name__ == "Result" for event in stopped)
     resumed = list(train(config, small_data, folder=tmp_path, execution=execution))
     assert resumed[-1].tail_mean == whole[-1].tail_mean  # type: ignore[union-attr]
