@@ -41,7 +41,7 @@ Format = Literal["text", "json", "csv", "md", "tex"]
     "named",
     metavar="NAME",
     help="Another table: main, heads, grid, lr, best_lr, seeds, tests, shape, width, alignment, throughput, "
-    "scaling, errors, routing, probe or downstream.",
+    "scaling, errors, routing, probe, downstream or items.",
 )
 @click.option(
     "--law",
@@ -59,11 +59,24 @@ def table(
     law: tuple[float, float] | None,
 ) -> None:
     """The ablation table of SWEEP: loss over seeds, and the delta to the control paired by seed."""
-    from headcount.api.results import MEASURED, ScalingLaw, ablation_table, measured_table, named_table
+    from headcount.api.results import (
+        ITEMS,
+        MEASURED,
+        ScalingLaw,
+        ablation_table,
+        items_table,
+        measured_table,
+        named_table,
+    )
+    from headcount.orchestrator.artifacts.folder import open_artifacts
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store
 
-    with open_store(load_settings()).read() as session:
+    where = load_settings()
+    with open_store(where).read() as session:
+        if named == ITEMS:
+            _print_named(items_table(session, sweep, open_artifacts(where).read), form, digits)
+            return
         if named in MEASURED:
             _print_named(measured_table(session, sweep, named), form, digits)
             return

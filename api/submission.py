@@ -69,7 +69,8 @@ def read_spec(session: Session, text: str, settings: Settings) -> Plan:
     spec = parse_spec(text, ORIGIN)
     if not _NO_PATH.fullmatch(spec.job.get(INIT_FROM, "job")):
         raise QueryError("init.from: a sweep sent to a service names the id of one of its jobs, not a path")
-    if spec.evaluate is not None and (spec.evaluate.include or spec.evaluate.tokenizer):
+    asked = spec.evaluate
+    if asked is not None and (asked.include or asked.task_data or asked.tokenizer):
         raise QueryError("evaluate: a sweep sent to a service names tasks that lm-eval knows, no path")
     spec = start_for_all(spec, settings)
     return plan(spec, named, growth_of(session, spec))

@@ -19,6 +19,7 @@ from headcount.api.formats import MEDIA_TYPES
 from headcount.api.negotiation import accepted_form, suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import (
+    ITEMS,
     MEASURED,
     TABLES,
     AblationTable,
@@ -29,6 +30,7 @@ from headcount.api.results import (
     PairedStatistics,
 )
 from headcount.api.security import needs
+from headcount.orchestrator.artifacts.folder import open_artifacts
 
 router = APIRouter(prefix="/api/v1/sweeps/{sweep}", tags=["results"], responses=responses(404) | NOT_MODIFIED)
 
@@ -121,7 +123,7 @@ async def _table(request: Request, sweep: str, form: str, query: TableQuery) -> 
     return await answer_from_table(request, sweep, make, form=form, with_reference=with_reference)
 
 
-NamedTableName = Annotated[str, Path(json_schema_extra={"enum": [*TABLES, *MEASURED]})]
+NamedTableName = Annotated[str, Path(json_schema_extra={"enum": [*TABLES, *MEASURED, ITEMS]})]
 
 _NAMED_RESPONSES: dict[int | str, dict[str, Any]] = responses(404, 406) | {
     200: {
@@ -175,9 +177,12 @@ async def get_named_table(
 async def _named(request: Request, sweep: str, name: str, form: str, query: NamedTableQuery) -> Response:
     law = results.ScalingLaw(query.exponent, query.irreducible) if query.exponent is not None else None
 
-    if name in MEASURED:
+    if name in (*MEASURED, ITEMS):
+        files = open_artifacts(request.app.state.settings)
 
         def measured(session: Session) -> bytes:
+            if name == ITEMS:
+                return table_body(results.items_table(session, sweep, files.read), form, query.digits)
             return table_body(results.measured_table(session, sweep, name), form, query.digits)
 
         return await answer(request, of_results(sweep), measured, form=form)

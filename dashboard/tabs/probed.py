@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from headcount.api.results import MEASURED, measured_table
+from headcount.api.results import QueryError, items_table, measured_table
 from headcount.api.results.instruments import DOWNSTREAM, figures
 from headcount.api.results.probed import Probed, probed_cells
 from headcount.api.results.reference import published_table
@@ -62,9 +62,9 @@ def _probe_figures(
 
 def _scores(view: View) -> Figure:
     """Ours, and in the table the published ones of the same tasks beside them."""
-    assert "downstream" in MEASURED
     records = measured_table(view.session, view.table.sweep, "downstream").rows
     rows = {row.cell: row for row in view.table.rows}
+    paired = _on_same_items(view)
     scores, cells = [], []
     for record in records:
         row = rows[record["cell"]]
@@ -73,11 +73,18 @@ def _scores(view: View) -> Figure:
         scores.append(probed.Score(name, task, record["score"], record["item_se"], record["n"]))
         delta = "" if record["delta"] is None else text.signed(record["delta"])
         error = "" if record["item_se"] is None else text.number(record["item_se"])
-        cells.append([name, task, text.number(record["score"]), error, str(record["n"]), delta])
+        same = paired.get((record["cell"], record["task"], record["metric"]), ("", ""))
+        cells.append([name, task, text.number(record["score"]), error, str(record["n"]), delta, *same])
     tasks = {record["task"] for record in records}
     published = list(_published(tasks))
     columns = ["Cell", "Task", "Score", "Error over items", "Seeds", "Delta"]
+    columns += ["Delta on the same items", "p of items"]
     titled = "Scores, their error over items, and the delta to the control paired by seed."
+    if paired:
+        titled += (
+            " On the same items, a 95 % bootstrap of items and McNemar's p, of these models and not of their "
+            "methods."
+        )
     if published:
         titled += " Published rows are of other recipes: compare signs, subtract nothing."
     summary = "; ".join(f"{score.name}, {score.task}: {text.number(score.mean)}" for score in scores)
@@ -92,12 +99,27 @@ def _scores(view: View) -> Figure:
     )
 
 
+def _on_same_items(view: View) -> dict[tuple[int, str, str], tuple[str, str]]:
+    """By cell, task and metric, the treatment less its control item by item, and its p; in words."""
+    try:
+        records = items_table(view.session, view.table.sweep, view.read).rows
+    except QueryError:
+        return {}
+    return {
+        (record["cell"], record["task"], record["metric"]): (
+            f"{text.signed(record['delta'])} {text.interval(record['low'], record['high'])}",
+            "" if record["p"] is None else text.p_value(record["p"]),
+        )
+        for record in records
+    }
+
+
 def _published(tasks: set[str]) -> Iterator[list[str]]:
     for row in published_table("v2_downstream"):
         for column, start in _PUBLISHED.items():
             if row[column] and any(task.startswith(start) for task in tasks):
                 name = f"published: {row['scale']} {row['method']} ({row['source']})"
-                yield [name, column, row[column], "", row["seeds"], ""]
+                yield [name, column, row[column], "", row["seeds"], "", "", ""]
 
 
 def _name(view: View, row: TableRow) -> str:

@@ -132,6 +132,12 @@ def generate(
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder of tasks of your own: YAML files of lm-eval.",
 )
+@click.option(
+    "--task-data",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where copies of the tasks' data sets lie, as OWNER/NAME on the Hugging Face hub.",
+)
 @click.option("--against", metavar="JOB|FILE", help="Another model: show the paired difference to it.")
 @click.option("--limit", type=click.IntRange(1), help="Only the first items of each task.")
 @click.option("--tokenizer", help="The tokenizer.json of the data set, where it is one.")
@@ -145,6 +151,7 @@ def evaluate(
     model: str,
     tasks: str,
     include: Path | None,
+    task_data: Path | None,
     against: str | None,
     limit: int | None,
     tokenizer: str | None,
@@ -172,20 +179,27 @@ def evaluate(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     names = [name.strip() for name in tasks.split(",") if name.strip()]
     models = [model] if against is None else [model, against]
+    given = EvaluateAsked(
+        tuple(names),
+        str(include) if include else None,
+        str(task_data) if task_data else None,
+        limit,
+        tokenizer,
+    )
+    asked = evaluate_settings(given)
     outcomes = [
         evaluate_model(
             name,
             settings,
             names,
             include=include,
+            data=task_data,
             limit=limit,
             tokenizer=tokenizer,
             device=device,
         )
         for name in models
     ]
-    given = EvaluateAsked(tuple(names), str(include) if include else None, limit, tokenizer)
-    asked = evaluate_settings(given)
     record = {"tasks": names, "limit": limit, **outcomes[0].to_record()}
     for name, outcome in zip(models, outcomes, strict=True):
         show_downstream(outcome)

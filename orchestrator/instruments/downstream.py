@@ -23,6 +23,7 @@ def evaluate_model(
     tasks: list[str],
     *,
     include: Path | None,
+    data: Path | None,
     limit: int | None,
     tokenizer: str | None,
     device: str,
@@ -32,7 +33,7 @@ def evaluate_model(
     Raises `UserError` as `find_model`, `tokenizer_of` and `run_tasks` do.
     """
     model = open_model(find_model(name, settings), settings.home, tokenizer, device)
-    return run_tasks(model, tasks, include=include, limit=limit)
+    return run_tasks(model, tasks, include=include, data=data, limit=limit)
 
 
 def open_model(

@@ -13,7 +13,7 @@ from headcount.sweeps.planning.instruments import FILES
 from headcount.trainer.config import FIELDS, JobConfig, job_from_fields
 from headcount.trainer.data import Dataset
 from headcount.trainer.device import choose_device, describe
-from headcount.trainer.downstream.task_files import tasks_digest
+from headcount.trainer.downstream.task_files import task_data_digest, tasks_digest
 from headcount.trainer.errors import UserError
 from headcount.trainer.execution import Execution
 from headcount.trainer.job_files.files import has_hash, whole_file
@@ -110,10 +110,8 @@ def _evaluated(
 ) -> Generator[Record, None, tuple[dict[str, float], Any]]:
     """Tells each task before it begins, so that the slot is not thought to hang."""
     config = work.config
-    given = config.get("evaluate.include")
-    include = Path(given) if given else None
-    if include is not None and tasks_digest(include) != config["evaluate.include_sha256"]:
-        raise UserError(f"the tasks in {include} are others than when they were submitted; submit again")
+    include = _as_submitted(config, "include", tasks_digest)
+    data = _as_submitted(config, "task_data", task_data_digest)
     from headcount.orchestrator.instruments.downstream import open_model
     from headcount.trainer.downstream.running import joined, run_tasks
 
@@ -121,6 +119,16 @@ def _evaluated(
     outcomes = []
     for task in config["evaluate.tasks"]:
         yield {"kind": "evaluating", "task": task}
-        outcomes.append(run_tasks(model, [task], include=include, limit=config.get("evaluate.limit")))
+        limit = config.get("evaluate.limit")
+        outcomes.append(run_tasks(model, [task], include=include, data=data, limit=limit))
     found = joined(outcomes)
     return found.measurements(), found.to_record()
+
+
+def _as_submitted(config: dict[str, Any], name: str, digest: Callable[[Path], str]) -> Path | None:
+    """A folder that tasks are read from, which must hold what it held when the sweep was submitted."""
+    if not (given := config.get(f"evaluate.{name}")):
+        return None
+    if digest(Path(given)) != config[f"evaluate.{name}_sha256"]:
+        raise UserError(f"{given} holds other files than when it was submitted; submit again")
+    return Path(given)

@@ -36,6 +36,8 @@ class EvaluateAsked:
     tasks: tuple[str, ...]
     include: str | None = None
     """A path, relative to the sweep's file; every node finds it there."""
+    task_data: str | None = None
+    """The path of a folder with the data sets of the hub that tasks read, each as `OWNER/NAME`."""
     limit: int | None = None
     """Only the first items of each task."""
     tokenizer: str | None = None
@@ -64,7 +66,7 @@ def read_evaluate(node: Node) -> dict[str, EvaluateAsked | None]:
         return {"evaluate": None}
     if not isinstance(node.value, dict):
         raise node.unexpected("tasks, such as {tasks: [lambada_openai, hellaswag]}")
-    given = known(node, "tasks", "include", "limit", "tokenizer", *_CHOICE)
+    given = known(node, "tasks", "include", "task_data", "limit", "tokenizer", *_CHOICE)
     if "tasks" not in given:
         raise node.error("lacks tasks; expected a list such as [lambada_openai, hellaswag]")
     tasks: dict[str, None] = {}
@@ -81,6 +83,7 @@ def read_evaluate(node: Node) -> dict[str, EvaluateAsked | None]:
         "evaluate": EvaluateAsked(
             tasks=tuple(tasks),
             include=given["include"].text("a folder") if "include" in given else None,
+            task_data=given["task_data"].text("a folder") if "task_data" in given else None,
             limit=whole(given["limit"], 1, LARGEST) if "limit" in given else None,
             tokenizer=given["tokenizer"].text("a file") if "tokenizer" in given else None,
             chosen=_chosen(given),

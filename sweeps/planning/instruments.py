@@ -10,8 +10,8 @@ from headcount.sweeps.file.instruments import Chosen, EvaluateAsked, ProbeAsked
 from headcount.sweeps.file.spec import SweepSpec
 from headcount.sweeps.planning.identity import digest
 from headcount.trainer.config import JobConfig, fields_of
-from headcount.trainer.downstream.task_files import tasks_digest
-from headcount.trainer.errors import UserError
+from headcount.trainer.downstream.task_files import task_data_digest, tasks_digest
+from headcount.trainer.errors import FieldError, UserError
 from headcount.trainer.residuals.registry import probed_streams
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Any] = {
     "probe.seed": ProbeAsked.seed,
 }
 
-_PLACES = {"evaluate.include", "evaluate.tokenizer"}
+_PLACES = {"evaluate.include", "evaluate.task_data", "evaluate.tokenizer"}
 """Paths: what they hold counts, not where it lies."""
 
 
@@ -59,13 +59,20 @@ def probe_settings(asked: ProbeAsked) -> dict[str, Any]:
 
 
 def evaluate_settings(asked: EvaluateAsked, folder: Path | None = None) -> dict[str, Any]:
-    """Paths are taken from `folder`. Raises `UserError` where there is no folder `include`."""
+    """Paths are taken from `folder`. Raises `FieldError` where a folder is missing or empty."""
     settings: dict[str, Any] = {"evaluate.tasks": list(asked.tasks)}
     if asked.limit is not None:
         settings["evaluate.limit"] = asked.limit
-    if asked.include is not None:
-        include = _absolute(asked.include, folder)
-        settings |= {"evaluate.include": str(include), "evaluate.include_sha256": tasks_digest(include)}
+    for name, given, digest_of in (
+        ("evaluate.include", asked.include, tasks_digest),
+        ("evaluate.task_data", asked.task_data, task_data_digest),
+    ):
+        if given is not None:
+            place = _absolute(given, folder)
+            try:
+                settings |= {name: str(place), f"{name}_sha256": digest_of(place)}
+            except UserError as error:
+                raise FieldError(name, str(error)) from error
     if asked.tokenizer is not None:
         settings["evaluate.tokenizer"] = str(_absolute(asked.tokenizer, folder))
     return settings
@@ -94,8 +101,8 @@ def planned_instruments(spec: SweepSpec, jobs: "Iterable[PlannedJob]") -> tuple[
     if spec.evaluate is not None:
         try:
             settings = evaluate_settings(spec.evaluate, spec.folder)
-        except UserError as error:
-            raise spec.error(str(error), "evaluate.include") from error
+        except FieldError as error:
+            raise spec.error(error.problem, error.name) from error
         chosen = list(_chosen(spec, "evaluate", spec.evaluate.chosen, planned))
         _check_some(spec, "evaluate", planned, chosen)
         found += [_instrument("evaluate", job, settings) for job in chosen]

@@ -63,7 +63,9 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         )
         for job, cell in session.execute(rows.where(Cell.sweep_id == 1)).all():
             score = {"downstream.lambada_openai.acc": 0.25, "downstream.lambada_openai.acc.stderr": 0.02}
-            add_child(session, job, "evaluate", score, {})
+            right = [cell.settings.get("model.routing_heads") == 8 or item < 2 for item in range(8)]
+            items = {"lambada_openai": {"acc": {str(item): float(is_so) for item, is_so in enumerate(right)}}}
+            add_child(session, job, "evaluate", score, {"items": items})
             if cell.settings.get("model.routing_heads") == 1:
                 sites = [site(number, 0.01 * (1 + job.seed)) for number in (1, 2)]
                 add_child(session, job, "probe", {"probe.excess": 0.065}, {"sites": sites})
@@ -102,6 +104,8 @@ def test_the_depth_tab_shows_what_was_looked_at_and_nothing_else(session: Sessio
     ours = [row for row in scores.table.rows if not row[0].startswith("published")]
     assert len(ours) == 4
     assert ours[0][1:5] == ["lambada_openai acc", "0.2500", "0.0200", "2"]
+    assert [row[7] for row in ours] == ["", "1.000", "1.000", "0.031"]  # six of eight items, 2 / 2^6
+    assert [row[6].split()[0] for row in ours[1:]] == ["0.0000", "0.0000", "+0.7500"]
     published = [row for row in scores.table.rows if row[0].startswith("published: 1b mhar")]
     assert [row[1:3] for row in published] == [["lambada", "0.160"]]
     plain = sweep_page(session, "not-looked-at", {"tab": "depth"}, read=FILES.get)

@@ -3,6 +3,7 @@
 import os
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import chdir, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -62,13 +63,20 @@ def joined(outcomes: Sequence[Downstream]) -> Downstream:
 
 
 def run_tasks(
-    model: LM, tasks: Sequence[str], *, include: Path | None = None, limit: int | None = None
+    model: LM,
+    tasks: Sequence[str],
+    *,
+    include: Path | None = None,
+    data: Path | None = None,
+    limit: int | None = None,
 ) -> Downstream:
     """The tasks' figures for the model.
 
-    tasks: names that lm-eval knows, or that a YAML file in the folder `include` gives. limit: only the first
-    items of each. Raises `UserError` for an unknown task, and where a task's data cannot be read.
+    tasks: names that lm-eval knows, or that a YAML file in the folder `include` gives. data: a folder with
+    data sets of the hub, each as `OWNER/NAME`, which are read from there. limit: only the first items of
+    each task. Raises `UserError` for an unknown task, and where a task's data cannot be read.
     """
+    include = include.absolute() if include else None
     manager = TaskManager(include_path=include, include_defaults=False)
     if not set(tasks) <= set(manager.all_tasks):  # lm-eval's own are thousands of files to look through
         manager = TaskManager(include_path=include)
@@ -76,9 +84,12 @@ def run_tasks(
     random.seed(0)
     np.random.seed(_FEWSHOT_SEED)  # some tasks of lm-eval draw from the global generators
     try:
-        loaded = manager.load(list(tasks))
-    except OSError as error:  # of the datasets library: files that are not there, or no network
-        raise UserError(f"cannot read the data of {', '.join(tasks)}: {error}") from error
+        # a folder here by the name of a data set on the hub is read in its place
+        with chdir(data) if data else nullcontext():
+            loaded = manager.load(list(tasks))
+    except (OSError, ValueError) as error:  # of the datasets library: no such files, parts or network
+        where = f" in {data}" if data else ""
+        raise UserError(f"cannot read the data of {', '.join(tasks)}{where}: {error}") from error
     for task in loaded["tasks"].values():
         if task.get_config("num_fewshot") is None:
             task.set_config(key="num_fewshot", value=0)

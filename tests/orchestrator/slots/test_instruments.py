@@ -130,4 +130,4 @@ def test_tasks_are_told_one_by_one_and_have_to_be_those_that_were_asked(
     assert records[2]["file"] == "items.json"
     (tmp_path / "heads.yaml").write_text(json.dumps({**task, "doc_to_text": "{{prompt}}!"}))
     ended = all_events(slot, replace(evaluation, attempt_id=6))[-1]
-    assert "are others than when they were submitted" in ended["message"]
+    assert "holds other files than when it was submitted" in ended["message"]

@@ -49,6 +49,13 @@ def test_an_id_is_made_of_the_parent_and_of_what_is_measured(tmp_path: Path) -> 
     assert ids(first) == ids(second)  # what lies there counts, not where
     (tmp_path / "two" / "heads.yaml").write_text("task: heads # others\n")
     assert not ids(first) & ids(second)
+    (tmp_path / "data" / "EleutherAI" / "lambada_openai").mkdir(parents=True)
+    rows = tmp_path / "data" / "EleutherAI" / "lambada_openai" / "test.jsonl"
+    rows.write_text('{"text": "the depth"}')
+    asked = "evaluate: {tasks: [lambada_openai], task_data: data}\n"
+    before = ids(asked)
+    rows.write_text('{"text": "the width"}')
+    assert not ids(asked) & before
 
 
 @pytest.mark.parametrize(
@@ -60,6 +67,7 @@ def test_an_id_is_made_of_the_parent_and_of_what_is_measured(tmp_path: Path) -> 
             "probe: chooses no job of this sweep whose residual stream it reads: delta, haares, mhar",
         ),
         ("evaluate: {tasks: [a], include: nowhere}", "evaluate.include: .*nowhere: no such folder"),
+        ("evaluate: {tasks: [a], task_data: nowhere}", "evaluate.task_data: .*nowhere: no such folder"),
     ],
 )
 def test_what_cannot_be_measured_is_told_while_planning(section: str, message: str) -> None:

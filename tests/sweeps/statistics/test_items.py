@@ -1,3 +1,4 @@
+from itertools import product
 from math import comb
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 from scipy.stats import bootstrap, norm
 from statsmodels.stats.contingency_tables import mcnemar as reference
 
-from headcount.sweeps.statistics.items import item_difference, mcnemar
+from headcount.sweeps.statistics.items import item_difference, item_difference_of_pairs, mcnemar, sign_flip
 
 
 @pytest.mark.parametrize(("first", "second"), [(0, 0), (3, 3), (1, 0), (12, 4), (0, 9), (40, 61)])
@@ -16,6 +17,34 @@ def test_mcnemar_is_that_of_statsmodels_and_of_the_binomial(first: int, second: 
     n, most = first + second, min(first, second)
     tail = sum(comb(n, k) for k in range(most + 1)) / 2**n
     assert p == pytest.approx(min(1.0, 2 * tail), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "sums", [[], [1], [1, 1, -1, 0], [2, -1, 1, 1], [3, 2, 2, -1, 0, 1], [2] * 5 + [-1] * 3]
+)
+def test_signs_are_flipped_in_every_way(sums: list[int]) -> None:
+    """An item's answers at several seeds keep together: each of the 2^n flips of whole items is as likely."""
+    flips = [
+        sum(s * d for s, d in zip(signs, sums, strict=True)) for signs in product((1, -1), repeat=len(sums))
+    ]
+    expected = sum(abs(flip) >= abs(sum(sums)) for flip in flips) / len(flips)
+    assert sign_flip(np.array(sums, dtype=np.int64)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_with_one_pair_it_is_mcnemar() -> None:
+    for first, second in ((0, 0), (12, 4), (40, 61)):
+        sums = np.array([1] * first + [-1] * second + [0] * 9, dtype=np.int64)
+        assert sign_flip(sums) == pytest.approx(mcnemar(first, second), rel=1e-9)
+
+
+def test_seeds_of_one_item_are_no_new_items() -> None:
+    """Three seeds that answer alike say what one of them says, where pooling them would be sure."""
+    first = {n: float(n < 15) for n in range(30)}
+    second = {n: float(n < 9) for n in range(30)}
+    one, three = (item_difference_of_pairs([(first, second)] * seeds) for seeds in (1, 3))
+    assert one == item_difference(first, second) == three
+    assert three.p == pytest.approx(2 / 2**6)
+    assert mcnemar(18, 0) < 1e-5
 
 
 def test_only_common_items_count_and_only_right_and_wrong_have_a_p() -> None:
