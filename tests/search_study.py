@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from plans import end, records_of_a_job, submit_text
+from plans import end, records_of_a_job, start, submit_text
 from sqlalchemy import select
 
 from headcount.orchestrator.scheduling.lease import Lease
@@ -15,7 +15,6 @@ from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Attempt, Sweep, Trial
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.store.transitions import dispatch
 from headcount.sweeps.file.spec import parse_spec
 
 Loss = Callable[[Mapping[str, Any], int], float]
@@ -65,7 +64,7 @@ class Study:
             if not waiting:
                 return False
             job_id = order.choice(waiting) if order else waiting[0]
-            work = dispatch(session, 1, job_id, "slot-1", "node")
+            work = start(session, job_id)
             assert work is not None
             value = loss(work.config, work.seed)
             if math.isnan(value):

@@ -6,6 +6,8 @@ What a slot tells is stored before it is acted on, and asked for again until it 
 import logging
 import time
 import uuid
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from headcount.orchestrator.cluster.connection import Cluster, node_id
 from headcount.orchestrator.cluster.nodes import Nodes
@@ -14,9 +16,10 @@ from headcount.orchestrator.scheduling.lease import Lease
 from headcount.orchestrator.scheduling.placement import PROCESSORS, Making
 from headcount.orchestrator.scheduling.seats import Seat
 from headcount.orchestrator.slots.slot import Place
+from headcount.orchestrator.store.changes import Changes, gathered
 from headcount.orchestrator.store.memory import RESERVED, memory_kind
 from headcount.orchestrator.store.models import Attempt
-from headcount.orchestrator.store.recording import Record, record_events
+from headcount.orchestrator.store.recording import Record, Telling, record_all
 from headcount.orchestrator.store.transitions import Work, end_attempt, open_attempts, work_of
 from headcount.trainer.errors import UserError
 
@@ -31,6 +34,26 @@ LISTEN_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 SILENT_SECONDS = 60.0
 """A slot that cannot be reached for this long is lost, whatever Ray hopes."""
+
+
+class Answer(NamedTuple):
+    """What a slot told of its attempt, and when that was heard."""
+
+    seat: Seat
+    first: int
+    """Number of the first record."""
+    records: list[Record]
+    at: float
+
+    @property
+    def frees(self) -> bool:
+        """Whether the slot may take another job: its own has ended, and left nothing behind."""
+        return self.is_last and bool(self.records[-1]["reusable"])
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the attempt has ended with it."""
+        return bool(self.records) and self.records[-1]["kind"] == "ended"
 
 
 class Hearing:
@@ -70,7 +93,9 @@ class Hearing:
             self._ask_where(seat)
 
     def settle_doubts(self) -> None:
-        """After a write of which it is not known whether it was made: begin what it dispatched."""
+        """After a write of which it is not known whether it was made: begin what it dispatched, on slots that
+        have told all of what they did before."""
+        self.listen()
         known = {seat.work.attempt_id for seat in self.busy() if seat.work}
         given: list[tuple[Seat, Work]] = []
         with self.lease.write() as session:
@@ -100,13 +125,21 @@ class Hearing:
                 self.dismiss(seat)
 
     def listen(self) -> None:
-        """Store what the slots have told, in one transaction, and ask on."""
+        """Store what the slots have told, and ask on."""
+        if answers := self.gather():
+            with self.lease.write() as session, gathered(session) as changes:
+                self.store(changes, answers)
+            self.heard(answers)
+
+    def gather(self) -> list[Answer]:
+        """What slots tell of their attempts, after at most `ROUND_SECONDS`. It is to be stored, and then
+        `heard`: until that it is told again."""
         pending = {seat.asked: seat for seat in self.seats.values() if seat.asked is not None}
-        told: list[tuple[Seat, int, list[Record]]] = []
-        for answer in self.cluster.ready(pending, ROUND_SECONDS):
-            seat = pending[answer]
+        answers: list[Answer] = []
+        for asked in self.cluster.ready(pending, ROUND_SECONDS):
+            seat = pending[asked]
             try:
-                value = self.cluster.get(answer)
+                value = self.cluster.get(asked)
             except Exception as error:
                 self._unheard(seat, error)
                 continue
@@ -114,15 +147,22 @@ class Hearing:
             if seat.asked_where:
                 self._settled_in(seat, value)
             else:
-                told.append((seat, *value))
-        if not told:
-            return
-        with self.lease.write() as session:
-            for seat, first, records in told:
-                assert seat.work is not None
-                record_events(session, seat.work.attempt_id, first, records)
-        for seat, first, records in told:
-            self._heard(seat, first, records)
+                first, records = value
+                answers.append(Answer(seat, first, records, time.monotonic()))
+        return answers
+
+    def store(self, changes: Changes, answers: Sequence[Answer]) -> None:
+        """Write what was told; a slot keeps it until it hears that it is stored."""
+        tellings = []
+        for answer in answers:
+            assert answer.seat.work is not None
+            tellings.append(Telling(answer.seat.work.attempt_id, answer.first, answer.records))
+        record_all(changes, tellings)
+
+    def heard(self, answers: Sequence[Answer]) -> None:
+        """After they are stored: ask on, or let slots take their next jobs."""
+        for answer in answers:
+            self._heard(answer)
 
     def _settled_in(self, seat: Seat, place: Place) -> None:
         """A slot has told where it is; an adopted one goes on with its attempt."""
@@ -141,23 +181,23 @@ class Hearing:
             # a slot that never got the work takes it now; one that has it tells its events again
             seat.asked = seat.handle.start.remote(seat.work, LISTEN_SECONDS)
 
-    def _heard(self, seat: Seat, first: int, records: list[Record]) -> None:
-        """After an answer is stored: ask on, or let the slot take the next job."""
+    def _heard(self, answer: Answer) -> None:
+        seat, first, records, at = answer
         assert seat.work is not None
         seat.stored = max(seat.stored, first + len(records) - 1)
         if records:
-            seat.heard_at = time.monotonic()
+            seat.heard_at = at
         for record in records:
             if record["kind"] == "result" and RESERVED in record["measurements"]:
                 kind = memory_kind(seat.work.config)
                 self.peaks[kind] = max(record["measurements"][RESERVED], self.peaks.get(kind, 0.0))
-        if not records or records[-1]["kind"] != "ended":
+        if not answer.is_last:
             seat.asked = seat.handle.events.remote(seat.work.attempt_id, seat.stored, LISTEN_SECONDS)
             return
         told = {"job": seat.work.job_id, "attempt": seat.work.number, "cause": records[-1]["cause"]}
         log.info("%s of %s", records[-1]["cause"], seat.work.job_id[:8], extra=told)
-        seat.work, seat.asked, seat.since = None, None, time.monotonic()
-        if not records[-1]["reusable"]:
+        seat.work, seat.asked, seat.since = None, None, at
+        if not answer.frees:
             self.dismiss(seat)
 
     def _unheard(self, seat: Seat, error: Exception) -> None:

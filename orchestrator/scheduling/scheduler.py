@@ -6,27 +6,30 @@ Ray knows, and every slot keeps its attempt's events until they are stored.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from headcount.orchestrator.cluster.connection import Cluster, node_id
 from headcount.orchestrator.cluster.nodes import Nodes
-from headcount.orchestrator.scheduling.hearing import Hearing
+from headcount.orchestrator.scheduling.hearing import Answer, Hearing
 from headcount.orchestrator.scheduling.lacking import Lacking
 from headcount.orchestrator.scheduling.lease import LEASE_SECONDS, Lease
 from headcount.orchestrator.scheduling.packing import share_on
-from headcount.orchestrator.scheduling.placement import place
+from headcount.orchestrator.scheduling.placement import Decisions, place
 from headcount.orchestrator.scheduling.seats import Seat
 from headcount.orchestrator.scheduling.turns import Turn
 from headcount.orchestrator.scheduling.waits import Waits
 from headcount.orchestrator.search.growing import Growing
+from headcount.orchestrator.store.changes import Changes, gathered
 from headcount.orchestrator.store.engine import StoreUnavailable
 from headcount.orchestrator.store.limits import late_jobs
 from headcount.orchestrator.store.memory import recorded_peaks
 from headcount.orchestrator.store.models import Job
 from headcount.orchestrator.store.queue import Queue
-from headcount.orchestrator.store.transitions import Work, dispatch
+from headcount.orchestrator.store.transitions import Assignment, Work, dispatch
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,8 @@ class Scheduler:
         self.queue = Queue()
         self._with_gpus = False
         self._renewed = self._fitted = 0.0
+        self._is_up_to_date = False
+        """Whether the queue was read, and what is free given, when slots were heard last."""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
@@ -79,7 +84,9 @@ class Scheduler:
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
         self.queue.forget()
-        self._read_wishes()
+        with self.store.read() as session:
+            unwanted = self._read_wishes(session)
+        self._stop_unwanted(unwanted)
         for seat in self.hearing.busy():
             if seat.stop_by is None:
                 self.hearing.ask_to_stop(seat, "preempted", STOP_SECONDS)
@@ -103,27 +110,62 @@ class Scheduler:
             self.lease.renew()
             self._renewed = time.monotonic()
         self.nodes.refresh(self.seats)
-        self._read_wishes()
         self._stop_by_force()
         self._stop_drained()
         self._give_up_hanging()
         self.growing.step()
-        self._place()
-        self.hearing.listen()
+        timed = time.monotonic() - self._fitted > FITTING_SECONDS
+        if timed or not self._is_up_to_date:
+            self._look(timed)
+        answers = self.hearing.gather()
+        self._is_up_to_date = bool(answers)
+        if answers:
+            self._go_on(answers)
 
-    def _read_wishes(self) -> None:
-        """Keep up with what is wanted, and ask jobs to stop that nobody wants any more."""
+    def _look(self, timed: bool) -> None:
+        """Keep up with what is wanted, and give what is free; now and then see to the slots as a whole."""
+        if timed:
+            self._fitted = time.monotonic()
+            self.hearing.let_idle_go()
+            self._stop_late()
+        with self.store.read() as session:
+            unwanted = self._read_wishes(session)
+            decisions = self._decide(session, (), timed)
+        self._stop_unwanted(unwanted)
+        self._carry_out(decisions)
+        if timed:
+            self.lacking.tell(decisions, self.seats.values(), self._with_gpus)
+
+    def _go_on(self, answers: list[Answer]) -> None:
+        """Store what was told and give slots that it frees their next jobs, in one transaction: so a job
+        costs one commit at most, and half of one where two have ended meanwhile.
+
+        Nothing is started before the store has it, and no slot forgets what the store may not have.
+        """
+        with self.lease.write() as session, gathered(session) as changes:
+            self.hearing.store(changes, answers)
+            unwanted = self._read_wishes(session)
+            decisions = self._decide(session, answers, timed=False)
+            first, decisions.give = decisions.give[:MOST_A_WRITE], decisions.give[MOST_A_WRITE:]
+            given = self._give(changes, first)
+        self.hearing.heard(answers)
+        self._begin(given)
+        self._stop_unwanted(unwanted)
+        self._carry_out(decisions)
+
+    def _read_wishes(self, session: Session) -> set[str]:
+        """Keep up with what is wanted; the jobs to be stopped, where that has changed."""
         if self.nodes.with_gpus != self._with_gpus:
             self._with_gpus, self.queue = self.nodes.with_gpus, Queue(by_memory=True)
-            with self.store.read() as session:
-                self.hearing.peaks |= recorded_peaks(session)
-        with self.store.read() as session:
-            if not self.queue.read(session) or not self.hearing.busy():
-                return
-            cancelling = set(session.scalars(select(Job.id).where(Job.state == "cancelling")))
-        for seat in self.hearing.busy():
+            self.hearing.peaks |= recorded_peaks(session)
+        if not self.queue.read(session) or not self.hearing.busy():
+            return set()
+        return set(session.scalars(select(Job.id).where(Job.state == "cancelling")))
+
+    def _stop_unwanted(self, unwanted: set[str]) -> None:
+        for seat in self.hearing.busy() if unwanted else ():
             assert seat.work is not None
-            if seat.work.job_id in cancelling and seat.stop_by is None:
+            if seat.work.job_id in unwanted and seat.stop_by is None:
                 self.hearing.ask_to_stop(seat, "cancelled", CANCEL_SECONDS)
 
     def _stop_by_force(self) -> None:
@@ -158,42 +200,44 @@ class Scheduler:
             if verdict := seat.pulse.verdict(seat.heard_at, time.monotonic()):
                 self.hearing.lose(seat, *verdict)
 
-    def _place(self) -> None:
-        """Give free slots the jobs whose turn it is, and see to it that there are slots of the right kind."""
-        timed = time.monotonic() - self._fitted > FITTING_SECONDS
-        if timed:
-            self.hearing.let_idle_go()
-            self._stop_late()
-        if not (timed or any(seat.is_free for seat in self.seats.values())):
-            return
-        devices = self.nodes.devices(self.seats.values())
-        with self.store.read() as session:
-            most = MOST_A_CARD * (len(devices) if self._with_gpus else sum(int(d.room) for d in devices))
-            turns = self.queue.turns(session)
-            held = [seat.held for seat in self.seats.values()]
-            decisions = place(turns, devices, held, lambda t, d: share_on(t, d, self.hearing.peaks), most + 8)
+    def _decide(self, session: Session, answers: Sequence[Answer], timed: bool) -> Decisions:
+        """Which slots get which jobs, and which slots there are to be, once `answers` are heard."""
+        freed = {answer.seat.name for answer in answers if answer.frees}
+        leaving = {answer.seat.name for answer in answers if answer.is_last} - freed
+        seats = [seat for seat in self.seats.values() if seat.name not in leaving]
+        held = [replace(seat.held, free=True) if seat.name in freed else seat.held for seat in seats]
+        if not (timed or any(slot.free for slot in held)):
+            return Decisions()
+        devices = self.nodes.devices(seats)
+        most = MOST_A_CARD * (len(devices) if self._with_gpus else sum(int(d.room) for d in devices))
+        turns = self.queue.turns(session)
+        decisions = place(turns, devices, held, lambda t, d: share_on(t, d, self.hearing.peaks), most + 8)
         if not (decisions.give or decisions.make or decisions.wait or decisions.nowhere):
             self.waits.nothing_queued()
+        return decisions
+
+    def _carry_out(self, decisions: Decisions) -> None:
         for name in decisions.leave:
             self.hearing.dismiss(self.seats[name])
         for making in decisions.make:
             self.hearing.make(making, self._with_gpus)
         for start in range(0, len(decisions.give), MOST_A_WRITE):
-            self._dispatch(decisions.give[start : start + MOST_A_WRITE])
-        if timed:
-            self._fitted = time.monotonic()
-            self.lacking.tell(decisions, self.seats.values(), self._with_gpus)
+            with self.lease.write() as session, gathered(session) as changes:
+                given = self._give(changes, decisions.give[start : start + MOST_A_WRITE])
+            self._begin(given)
 
-    def _dispatch(self, pairs: list[tuple[str, Turn]]) -> None:
-        given: list[tuple[Seat, Work]] = []
-        with self.lease.write() as session:
-            for name, turn in pairs:
-                seat = self.seats[name]
-                share = len(seat.cards) * seat.share if self._with_gpus else None
-                work = dispatch(session, self.lease.epoch, turn.job_id, seat.name, seat.where, share)
-                self.queue.took(turn.job_id)
-                if work:
-                    given.append((seat, work))
+    def _give(self, changes: Changes, pairs: Sequence[tuple[str, Turn]]) -> list[tuple[Seat, Work]]:
+        """Open attempts on slots; they begin once that is stored."""
+        seats = {turn.job_id: self.seats[name] for name, turn in pairs}
+        assignments = []
+        for job_id, seat in seats.items():
+            share = len(seat.cards) * seat.share if self._with_gpus else None
+            assignments.append(Assignment(job_id, seat.name, seat.where, share))
+            self.queue.took(job_id)
+        works = dispatch(changes, self.lease.epoch, assignments)
+        return [(seats[job_id], work) for job_id, work in works.items()]
+
+    def _begin(self, given: Sequence[tuple[Seat, Work]]) -> None:
         for seat, work in given:
             self.waits.dispatched(seat.since)
             self.hearing.start(seat, work)

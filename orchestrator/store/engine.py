@@ -1,12 +1,13 @@
 """The way into the store: short transactions on SQLite or PostgreSQL, one writer at a time on both."""
 
+import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.settings import Settings
@@ -84,10 +85,9 @@ def open_store(where: Settings | str) -> Store:
 
 def _engine(url: str) -> Engine:
     if make_url(url).get_backend_name() != "sqlite":
-        engine = create_engine(
-            url, pool_size=CONNECTIONS, pool_pre_ping=True, connect_args={"connect_timeout": 10}
-        )
+        engine = create_engine(url, pool_size=CONNECTIONS, connect_args={"connect_timeout": 10})
         event.listen(engine, "connect", _set_up_postgres)
+        event.listen(engine, "checkout", _refuse_closed)
         event.listen(engine, "begin", _begin_postgres)
         return engine
     engine = create_engine(
@@ -118,11 +118,27 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
+def _refuse_closed(connection: Any, record: Any, proxy: Any) -> None:
+    """Another is opened instead of a connection that the server has closed: between transactions it tells
+    nothing else. To ask it whether it is there would double the way of a short question."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    if waiting.poll(0):
+        raise DisconnectionError
+
+
 def _begin_postgres(connection: Connection) -> None:
-    if connection.get_execution_options().get("headcount_writes"):
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})")
-    else:
-        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+    options = connection.get_execution_options()
+    if options.get("isolation_level") == "AUTOCOMMIT":
+        return
+    driver: Any = connection.connection.driver_connection
+    if not driver.autocommit:
+        driver.autocommit = True  # or the driver would begin by itself, with a message of its own
+    connection.exec_driver_sql(_BEGIN_WRITING if options.get("headcount_writes") else _BEGIN_READING)
+
+
+_BEGIN_WRITING = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITERS_LOCK})"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 def _file_of(engine: Engine) -> Path | None:

@@ -2,11 +2,11 @@
 
 import getpass
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
-from sqlalchemy import Table, bindparam, insert, or_, select, update
+from sqlalchemy import ColumnElement, bindparam, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import Event, Job, Sweep, SweepJob
@@ -25,29 +25,46 @@ def user_name() -> str:
         return str(os.getuid())
 
 
+def event_row(sweep_id: int, job_id: str, kind: str, detail: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sweep is told of one of its jobs, as the table has it."""
+    return {"sweep_id": sweep_id, "job_id": job_id, "kind": kind, "detail": detail, "created": now()}
+
+
 def announce_job(session: Session, job_id: str, kind: str, **detail: Any) -> None:
     """Tell every sweep of a job what happened to it."""
-    tell_sweeps_of(session, job_id, kind, [detail])
-    session.connection().execute(_TOUCH_TABLES, {"of_job": job_id})
-
-
-def tell_sweeps_of(session: Session, job_id: str, kind: str, details: Sequence[dict[str, Any]]) -> None:
-    """Events of one kind for every sweep of a job, in this order; the sweeps' versions are not raised yet."""
-    if not details:
-        return
     connection = session.connection()
     sweeps = connection.execute(_SWEEPS_OF, {"of_job": job_id}).scalars().all()
-    shared = {"job_id": job_id, "kind": kind, "created": now()}
-    rows = [{**shared, "sweep_id": sweep, "detail": detail} for detail in details for sweep in sweeps]
-    if rows:
-        connection.execute(_TELL, rows)
+    if sweeps:
+        connection.execute(_TELL, [event_row(sweep, job_id, kind, detail) for sweep in sweeps])
+        raise_versions(session, sweeps, of_tables=True)
 
 
+def shown_in(job: Any) -> ColumnElement[bool]:
+    """Joins `sweep_job` to a table of jobs: an instrument shows in every sweep that has its parent."""
+    return or_(_SWEEP_JOB.c.job_id == job.c.id, _SWEEP_JOB.c.job_id == job.c.parent_id)
+
+
+_EVENT: Any = Event.__table__
+_SWEEP: Any = Sweep.__table__
 _SWEEP_JOB: Any = SweepJob.__table__
-_PARENT_OF = select(Job.parent_id).where(Job.id == bindparam("of_job")).scalar_subquery()
-_SWEEPS_OF = select(_SWEEP_JOB.c.sweep_id).where(_SWEEP_JOB.c.job_id.in_([bindparam("of_job"), _PARENT_OF]))
-"""An instrument shows in every sweep that has its parent."""
-_TELL = insert(cast(Table, Event.__table__))
+_JOB: Any = Job.__table__
+_SWEEPS_OF = select(_SWEEP_JOB.c.sweep_id).join(_JOB, shown_in(_JOB)).where(_JOB.c.id == bindparam("of_job"))
+_TELL = insert(_EVENT)
+
+
+def raise_versions(session: Session, sweep_ids: Collection[int], of_tables: bool) -> None:
+    """Raise the versions of sweeps, and those of their tables where these change too."""
+    if sweep_ids:
+        raised = _RAISE_TABLES if of_tables else _RAISE
+        session.connection().execute(raised, {"of_sweeps": list(sweep_ids)})
+
+
+_RAISE = (
+    update(_SWEEP)
+    .where(_SWEEP.c.id.in_(bindparam("of_sweeps", expanding=True)))
+    .values(version=_SWEEP.c.version + 1)
+)
+_RAISE_TABLES = _RAISE.values(results_version=_SWEEP.c.results_version + 1)
 
 
 def announce_sweep(session: Session, sweep_id: int, kind: str, **detail: Any) -> None:
@@ -70,16 +87,6 @@ def touch_sweeps_of(session: Session, job_ids: Collection[str]) -> None:
 
 
 _RAISED: Any = {"version": Sweep.version + 1, "results_version": Sweep.results_version + 1}
-_SWEEP: Any = Sweep.__table__
-_TOUCH = (
-    update(_SWEEP).where(_SWEEP.c.id.in_(_SWEEPS_OF.scalar_subquery())).values(version=_SWEEP.c.version + 1)
-)
-_TOUCH_TABLES = _TOUCH.values(results_version=_SWEEP.c.results_version + 1)
-
-
-def touch_sweeps_of_running(session: Session, job_id: str) -> None:
-    """As `touch_sweeps_of`, for what a running job tells again and again: the tables stay as they are."""
-    session.connection().execute(_TOUCH, {"of_job": job_id})
 
 
 def record(session: Session, kind: str, **detail: Any) -> None:

@@ -1,6 +1,6 @@
 """Which evaluations a job's tail mean is over: one rule a job, whoever wants it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, select, update
@@ -52,15 +52,23 @@ def report_over(session: Session, spec: "SweepSpec", sweep_id: int, job_ids: Col
 
 def report(session: Session, job: Job) -> None:
     """Write the tail mean of a finished job from its stored evaluations."""
-    losses = session.connection().execute(_LOSSES, {"of_job": job.id})
-    job.tail_mean = tail_mean([tuple(pair) for pair in losses], job.config["train.steps"], job.tail)
+    [job.tail_mean] = tail_means(session, {job.id: (job.config["train.steps"], job.tail)}).values()
+
+
+def tail_means(session: Session, jobs: Mapping[str, tuple[int, int | None]]) -> dict[str, float | None]:
+    """The tail means of jobs from their stored evaluations; of each its steps are given, and its tail."""
+    found: dict[str, list[tuple[int, float]]] = {job_id: [] for job_id in jobs}
+    for chunk in chunks(jobs):
+        for job_id, step, loss in session.connection().execute(_LOSSES, {"of_jobs": chunk}):
+            found[job_id].append((step, loss))
+    return {job_id: tail_mean(losses, *jobs[job_id]) for job_id, losses in found.items()}
 
 
 _EVALUATION: Any = Evaluation.__table__
 _LOSSES = (
-    select(_EVALUATION.c.step, _EVALUATION.c.loss)
-    .where(_EVALUATION.c.job_id == bindparam("of_job"), _EVALUATION.c.loss.is_not(None))
-    .order_by(_EVALUATION.c.step)
+    select(_EVALUATION.c.job_id, _EVALUATION.c.step, _EVALUATION.c.loss)
+    .where(_EVALUATION.c.job_id.in_(bindparam("of_jobs", expanding=True)), _EVALUATION.c.loss.is_not(None))
+    .order_by(_EVALUATION.c.job_id, _EVALUATION.c.step)
 )
 
 

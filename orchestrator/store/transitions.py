@@ -3,13 +3,15 @@
 Every function here is called inside a fenced write of the lease's holder.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.journal import announce_job, now
+from headcount.orchestrator.store.changes import Changes
+from headcount.orchestrator.store.journal import announce_job, now, shown_in
 from headcount.orchestrator.store.models import Artifact, Attempt, Job, Sweep, SweepJob
 from headcount.orchestrator.store.wishes import cancel_children, is_wanted, withdraw
 from headcount.trainer.config import JobConfig, job_from_fields
@@ -52,49 +54,68 @@ def attempt_folder(job_id: str, number: int) -> str:
     return f"{job_folder(job_id)}/attempt-{number}"
 
 
-def dispatch(
-    session: Session, epoch: int, job_id: str, slot: str, node: str, share: float | None = None
-) -> Work | None:
-    """Open an attempt of a queued job on a slot that holds `share` cards, or none of one.
+class Assignment(NamedTuple):
+    """A job and the slot that is to run it."""
 
-    Returns none where the job is not queued any more.
+    job_id: str
+    slot: str
+    node: str
+    share: float | None = None
+    """Cards that the slot holds, or the part of one; none on a CPU."""
+
+
+def dispatch(changes: Changes, epoch: int, assignments: Sequence[Assignment]) -> dict[str, Work]:
+    """Open an attempt for each of some queued jobs; by the job, what its slot is to run.
+
+    A job that is not queued any more is left out. Every job is assigned once, and once in a transaction.
     """
-    connection = session.connection()
-    if connection.execute(_TAKE, {"of_job": job_id}).rowcount == 0:
-        return None
-    job = connection.execute(_TAKEN, {"of_job": job_id}).one()
-    number = 1 + (job.newest or 0)
-    log = f"{attempt_folder(job_id, number)}.log"
-    values = {
-        "job_id": job_id,
-        "number": number,
-        "epoch": epoch,
-        "slot": slot,
-        "node": node,
-        "share": share,
-        "started": now(),
-        "log": log,
-        "last_event": -1,
-    }
-    key = connection.execute(insert(_ATTEMPT), values).inserted_primary_key
-    assert key is not None
-    announce_job(session, job_id, "dispatched", attempt=number, slot=slot)
-    return _work(session, job, key[0], number, log)
+    session, begun = changes.session, now()
+    queued, sweeps = _queued(session, [assignment.job_id for assignment in assignments])
+    rows: list[dict[str, Any]] = []
+    for job_id, slot, node, share in assignments:
+        if job_id in queued:
+            number = 1 + (queued[job_id].newest or 0)
+            row: dict[str, Any] = {"job_id": job_id, "number": number, "epoch": epoch, "slot": slot}
+            row |= {"node": node, "share": share, "started": begun, "last_event": -1}
+            rows.append({**row, "log": f"{attempt_folder(job_id, number)}.log"})
+    if not rows:
+        return {}
+    ids = {job_id: key for key, job_id in session.connection().execute(_OPEN, rows)}
+    given = {}
+    for row in rows:
+        job_id, number = row["job_id"], row["number"]
+        changes.set(_JOB, job_id, state="running", ended=None)
+        changes.tell(sweeps[job_id], job_id, "dispatched", {"attempt": number, "slot": row["slot"]})
+        given[job_id] = _work(session, queued[job_id], ids[job_id], number, row["log"])
+    return given
+
+
+def _queued(session: Session, job_ids: Sequence[str]) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """Those of the jobs that are queued, and the sweeps that show each."""
+    found: dict[str, Any] = {}
+    sweeps: dict[str, list[int]] = {}
+    for job in session.connection().execute(_QUEUED, {"of_jobs": list(job_ids)}):
+        found[job.id] = job
+        shown = sweeps.setdefault(job.id, [])
+        if job.sweep_id is not None:
+            shown.append(job.sweep_id)
+    return found, sweeps
 
 
 _JOB: Any = Job.__table__
 _ATTEMPT: Any = Attempt.__table__
-_TAKE = (
-    update(_JOB)
-    .where(_JOB.c.id == bindparam("of_job"), _JOB.c.state == "queued")
-    .values(state="running", ended=None)
+_SWEEP_JOB: Any = SweepJob.__table__
+_NEWEST = select(func.max(_ATTEMPT.c.number)).where(_ATTEMPT.c.job_id == _JOB.c.id)
+_QUEUED = (
+    select(
+        *(_JOB.c.id, _JOB.c.kind, _JOB.c.parent_id, _JOB.c.config, _JOB.c.seed, _JOB.c.fingerprint),
+        *(_JOB.c.micro_batch, _NEWEST.scalar_subquery().label("newest"), _SWEEP_JOB.c.sweep_id),
+    )
+    .outerjoin(_SWEEP_JOB, shown_in(_JOB))
+    .where(_JOB.c.id.in_(bindparam("of_jobs", expanding=True)), _JOB.c.state == "queued")
+    .order_by(_JOB.c.id, _SWEEP_JOB.c.sweep_id)
 )
-_NEWEST = select(func.max(_ATTEMPT.c.number)).where(_ATTEMPT.c.job_id == bindparam("of_job"))
-_TAKEN = select(
-    *(_JOB.c.id, _JOB.c.kind, _JOB.c.parent_id, _JOB.c.config, _JOB.c.seed, _JOB.c.fingerprint),
-    _JOB.c.micro_batch,
-    _NEWEST.scalar_subquery().label("newest"),
-).where(_JOB.c.id == bindparam("of_job"))
+_OPEN = insert(_ATTEMPT).returning(_ATTEMPT.c.id, _ATTEMPT.c.job_id)
 
 
 def work_of(session: Session, attempt: Attempt) -> Work:
@@ -149,17 +170,17 @@ def end_attempt(session: Session, attempt: Attempt, cause: str, message: str | N
     kind = "requeued" if job.state == "queued" else "settled"
     announce_job(session, job.id, kind, state=job.state, cause=cause, attempt=attempt.number)
     if job.kind == "train" and job.state != "queued":
-        _settle_instruments(session, job)
+        settle_instruments(session, job.id, job.state)
     if job.state == "failed":
         _stop_sweeps(session, job.id)
 
 
-def _settle_instruments(session: Session, job: Job) -> None:
+def settle_instruments(session: Session, job_id: str, state: str) -> None:
     """Those that wait for the model of a job that has ended may begin now, or never."""
-    if job.state != "finished":
-        cancel_children(session, [job.id])
+    if state != "finished":
+        cancel_children(session, [job_id])
         return
-    waiting = select(Job.id).where(Job.parent_id == job.id, Job.state == "queued").order_by(Job.id)
+    waiting = select(Job.id).where(Job.parent_id == job_id, Job.state == "queued").order_by(Job.id)
     for child in session.scalars(waiting).all():
         announce_job(session, child, "ready")
 

@@ -13,10 +13,11 @@ def announced_kinds() -> set[str]:
     kinds = set()
     for file in ORCHESTRATOR.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and getattr(node.func, "id", "").startswith(
-                ("announce_", "tell_sweeps_of")
-            ):
-                kinds |= {ast.literal_eval(node.args[2])} if isinstance(node.args[2], ast.Constant) else set()
+            if not isinstance(node, ast.Call) or len(node.args) < 3:
+                continue
+            called = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            if called.startswith(("announce_", "tell")) and isinstance(node.args[2], ast.Constant):
+                kinds |= {ast.literal_eval(node.args[2])}
     return kinds
 
 

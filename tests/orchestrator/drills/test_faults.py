@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from plans import start
 from scheduled import asked_for, attempts, reports, settled, work
 from sqlalchemy import select
 
@@ -15,7 +16,7 @@ from headcount.orchestrator.scheduling import hearing as hearing_module
 from headcount.orchestrator.scheduling import lease as lease_module
 from headcount.orchestrator.scheduling import scheduler as scheduler_module
 from headcount.orchestrator.scheduling.hearing import Hearing
-from headcount.orchestrator.store import Store, journal, submit, transitions, withdraw
+from headcount.orchestrator.store import Store, journal, recording, submit, transitions, withdraw
 from headcount.orchestrator.store.models import Attempt, Job, Sweep, SweepJob
 
 
@@ -51,7 +52,7 @@ def test_a_clock_that_jumps_by_an_hour_and_back_costs_nothing(
     asked_for(store, 50)
     cluster = StandIn(slots=4, job_seconds=0.05)
     ahead = [timedelta(0)]
-    for module in (journal, lease_module, transitions):
+    for module in (journal, lease_module, recording, transitions):
         monkeypatch.setattr(module, "now", lambda: datetime.now(UTC) + ahead[0])
     monkeypatch.setattr(lease_module, "LEASE_SECONDS", 1.0)
 
@@ -182,7 +183,7 @@ def test_of_many_who_take_one_job_at_once_one_gets_it(store: Store) -> None:
     def take(number: int) -> None:
         together.wait()
         with store.write() as session:
-            if transitions.dispatch(session, 1, job_id, f"slot-{number}", "node") is not None:
+            if start(session, job_id, f"slot-{number}") is not None:
                 got.append(number)
 
     takers = [threading.Thread(target=take, args=(number,)) for number in range(8)]

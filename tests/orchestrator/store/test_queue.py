@@ -1,6 +1,6 @@
 """The queue as it is kept up with: the same at every moment as one that is read anew."""
 
-from plans import SWEEP, end, make_plan, start_next, submit_text
+from plans import SWEEP, end, make_plan, start, start_next, submit_text
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
@@ -8,7 +8,6 @@ from headcount.orchestrator.store import Store, steering, withdraw
 from headcount.orchestrator.store.memory import RESERVED, memory_kind, recorded_peaks
 from headcount.orchestrator.store.models import Attempt, Job, Measurement, Sweep
 from headcount.orchestrator.store.queue import Queue, next_jobs
-from headcount.orchestrator.store.transitions import dispatch
 
 MICRO = SWEEP.replace("nano", "micro")
 
@@ -58,7 +57,7 @@ def test_owners_of_equal_priority_take_turns(store: Store) -> None:
             [job.id for job in make_plan(text).jobs] for text in (SWEEP, MICRO.replace("tiny", "other"))
         )
         assert next_jobs(session, 4) == [mine[0], theirs[0], mine[1], theirs[1]]
-        assert dispatch(session, 1, mine[0], "slot-1", "node", 1.0)
+        assert start(session, mine[0], share=1.0)
         assert next_jobs(session, 2) == [theirs[0], mine[1]]
 
 
@@ -121,11 +120,11 @@ def test_a_job_out_of_memory_is_tried_once_more_alone_with_half_the_windows(stor
         queue.read(session)
         [alone] = [turn for turn in queue.turns(session) if turn.need.share is not None]
         assert (alone.job_id, alone.need.share) == (work.job_id, 1.0)
-        again = dispatch(session, 1, work.job_id, "slot-1", "node", 1.0)
+        again = start(session, work.job_id, share=1.0)
         assert again is not None
         assert (again.number, again.micro_batch) == (2, 3)
         end(session, again, "node_lost")  # the smaller passes stay with the job
-        third = dispatch(session, 1, work.job_id, "slot-1", "node", 1.0)
+        third = start(session, work.job_id, share=1.0)
         assert third is not None
         assert third.micro_batch == 3
         end(session, third, "gpu_memory", "CUDA out of memory")
@@ -170,7 +169,7 @@ def test_a_job_whose_node_ran_out_of_memory_is_tried_alone(store: Store) -> None
         turns = list(queue.turns(session))
         assert [turn.job_id for turn in turns if turn.need.alone] == [work.job_id]
         assert sorted(turn.job_id for turn in turns) == sorted(job.id for job in make_plan().jobs)
-        again = dispatch(session, 1, work.job_id, "slot-1", "node")
+        again = start(session, work.job_id)
         assert again is not None
         end(session, again, "user_error", "no such file")
     submit_text(store)  # asked for again: as if for the first time

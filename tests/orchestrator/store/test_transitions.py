@@ -11,6 +11,7 @@ from plans import (
     finish,
     make_plan,
     records_of_a_job,
+    start,
     start_next,
     submit_text,
 )
@@ -29,7 +30,7 @@ from headcount.orchestrator.store.models import (
 )
 from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
-from headcount.orchestrator.store.transitions import MOST_ENDS, dispatch, open_attempts
+from headcount.orchestrator.store.transitions import MOST_ENDS, open_attempts
 from headcount.trainer.tail import tail_mean
 
 
@@ -49,7 +50,7 @@ def test_a_job_is_dispatched_once(store: Store) -> None:
     submit_text(store)
     with store.write() as session:
         work = start_next(session)
-        assert dispatch(session, 1, work.job_id, "slot-2", "node") is None
+        assert start(session, work.job_id, "slot-2") is None
         assert [a.id for a in open_attempts(session)] == [work.attempt_id]
 
 
