@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from headcount.api import results
 from headcount.api.caching import check_cached, normal_query, validators
 from headcount.api.formats import MEDIA_TYPES
+from headcount.api.looks import Looks
 from headcount.api.results import AblationTable
 from headcount.orchestrator.store import Store
 
@@ -181,14 +182,9 @@ async def answer_from_table(
 async def _answer(
     request: Request, version_of: Callable[[Session], str], made: Callable[[Wish], Kept[Body]], form: str
 ) -> Response:
-    store: Store = request.app.state.store
+    looks: Looks = request.app.state.looks
     answers: Answers = request.app.state.answers
-
-    def look() -> str:
-        with store.read() as session:
-            return version_of(session)
-
-    version = await to_thread.run_sync(look)
+    version = await looks.ask(version_of)
     check_cached(request, version, form)
     question = "\0".join((request.scope["path"], normal_query(request), form))
     found = await answers.get(question, version, made)

@@ -15,6 +15,7 @@ from headcount.api.answering import Answers, Tables
 from headcount.api.caching import NotModified
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
+from headcount.api.looks import Looks
 from headcount.api.observing import Figures, Observer
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
 from headcount.api.routes import (
@@ -78,6 +79,7 @@ def create_app(
     app.state.settings = settings
     app.state.access = access
     app.state.streams = events.Streams()
+    app.state.looks = Looks(store)
     app.state.answers = Answers()
     app.state.tables = Tables()
     app.state.known_sweeps = {}

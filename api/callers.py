@@ -8,9 +8,11 @@ import contextlib
 from dataclasses import dataclass
 from typing import Annotated
 
+from anyio import to_thread
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
 
+from headcount.api.looks import Looks
 from headcount.api.problems import Problem
 from headcount.api.security import Access, scope_of
 from headcount.orchestrator.store import Store
@@ -49,14 +51,14 @@ class Caller:
     token_id: int | None = None
 
 
-def check_scope(request: Request) -> None:
+async def check_scope(request: Request) -> None:
     """Deny a route that declares no scope, and whoever lacks the scope that it declares (401, 403)."""
     scope = scope_of(request.scope.get("route"))
     if scope is None:
         raise Problem(403, "scope_missing", "no scope is declared for this path, so that nobody may use it")
     if scope == "anyone":
         return
-    caller = find_caller(request)
+    caller = await find_caller(request)
     if scope not in caller.scopes:
         raise Problem(
             403,
@@ -66,27 +68,29 @@ def check_scope(request: Request) -> None:
     request.state.caller = caller
 
 
-def find_caller(request: Request) -> Caller:
+async def find_caller(request: Request) -> Caller:
     """Who asks by this request. Raises `TokenNeeded` where that is nobody."""
-    store: Store = request.app.state.store
     access: Access = request.app.state.access
     header = request.headers.get("authorization")
     cookie = request.cookies.get(COOKIE)
-    with store.read() as session:
+
+    def look(session: Session) -> tuple[Token | None, bool]:
+        """Their token, and whether everyone may come in without one."""
         if header is not None:
-            token = find_token(session, _bearer(header))
-        elif cookie is not None:
-            token = find_login(session, cookie)
-        else:
-            token = None
-        is_open = access.open and token is None and header is None and not any_token(session)
+            return find_token(session, _bearer(header)), False
+        token = find_login(session, cookie) if cookie is not None else None
+        return token, access.open and token is None and not any_token(session)
+
+    looks: Looks = request.app.state.looks
+    token, is_open = await looks.ask(look)
     if is_open:
         return Caller(user_name(), frozenset(SCOPES))
     if token is None:
         raise _unknown(header)
     if header is None:
         _check_origin(request)
-    _note_use(store, token)
+    if token.last_used is None or now() - token.last_used > USE_GRAIN:
+        await to_thread.run_sync(_note_use, request.app.state.store, token)
     return Caller(token.name, frozenset(token.scopes), token.id)
 
 
@@ -115,9 +119,8 @@ def _check_origin(request: Request) -> None:
 
 
 def _note_use(store: Store, token: Token) -> None:
-    if token.last_used is None or now() - token.last_used > USE_GRAIN:
-        with contextlib.suppress(UserError), store.write() as session:  # no answer fails for it
-            note_use(session, token.id)
+    with contextlib.suppress(UserError), store.write() as session:  # no answer fails for it
+        note_use(session, token.id)
 
 
 def may_go_on(session: Session, caller: Caller) -> bool:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
 from starlette.responses import RedirectResponse, Response
 
-from headcount.api.callers import COOKIE, TokenNeeded, find_caller
+from headcount.api.callers import COOKIE, Caller, TokenNeeded, find_caller
 from headcount.api.dependencies import StoreDep
 from headcount.api.problems import Problem, answer_problem
 from headcount.api.security import needs
@@ -21,10 +21,21 @@ LIFETIME = timedelta(days=7)
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
 
+async def known_caller(request: Request) -> Caller | None:
+    """Who asks, if that is somebody."""
+    try:
+        return await find_caller(request)
+    except Problem:
+        return None
+
+
+Known = Annotated[Caller | None, Depends(known_caller)]
+
+
 @router.get("/login", openapi_extra=needs("anyone"))
-def get_login_page(request: Request) -> Response:
+def get_login_page(request: Request, caller: Known) -> Response:
     """Where a browser shows its token, or who is logged in and the way out."""
-    return _page(request, 200, request.query_params.get("next", f"{ROOT.get()}/"))
+    return _page(caller, 200, request.query_params.get("next", f"{ROOT.get()}/"))
 
 
 async def read_form(request: Request) -> dict[str, str]:
@@ -37,14 +48,14 @@ Form = Annotated[dict[str, str], Depends(read_form)]
 
 
 @router.post("/login", openapi_extra=needs("anyone"))
-def log_in(request: Request, store: StoreDep, form: Form) -> Response:
+def log_in(request: Request, store: StoreDep, form: Form, caller: Known) -> Response:
     """Exchange a token for a cookie, and go on to the page that asked for it."""
     goal = form.get("next", f"{ROOT.get()}/")
     with store.read() as session:
         token = find_token(session, form.get("token", "").strip())
     if token is None:
         problem = "This token is mistyped, unknown, expired or revoked."
-        return _page(request, 401, goal, problem)
+        return _page(caller, 401, goal, problem)
     with store.write() as session:
         text = open_login(session, token, LIFETIME)
     response = RedirectResponse(_local(goal), 303)
@@ -81,11 +92,7 @@ async def to_login(request: Request, error: Exception) -> Response:
     return RedirectResponse(f"{root}/login?next={quote(goal, safe='')}", 303, {"Cache-Control": "no-store"})
 
 
-def _page(request: Request, status: int, goal: str, problem: str = "") -> Response:
-    try:
-        caller = find_caller(request)
-    except Problem:
-        caller = None
+def _page(caller: Caller | None, status: int, goal: str, problem: str = "") -> Response:
     html = render("login.html", caller=caller, goal=_local(goal), problem=problem)
     return HTMLResponse(html, status, {"Cache-Control": "no-store"})
 
