@@ -6,10 +6,10 @@ send requests there. Every route states the scope that it needs; a route that st
 
 import logging
 import math
+import re
 import secrets
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
@@ -171,7 +171,7 @@ def _client_left(error: BaseException) -> bool:
 def _refusal(headers: Headers, access: Access) -> Refusal | None:
     """For a Host or Origin that we do not serve, or a body announced too large."""
     host = headers.get("host", "")
-    if _name(f"//{host}") not in access.hosts:
+    if _name(host) not in access.hosts:
         return Refusal(400, "host_not_allowed", f"requests to the host {host[:200]!r} are not answered here")
     origin = headers.get("origin")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
@@ -182,8 +182,11 @@ def _refusal(headers: Headers, access: Access) -> Refusal | None:
     return None
 
 
-def _name(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?", re.ASCII | re.IGNORECASE)
+"""RFC 9110, section 7.2: a name or address and perhaps a port. A URL may hold more, such as a user."""
+
+
+def _name(host: str) -> str:
+    """The name in a Host header, without its port; empty where it is none."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""

@@ -113,7 +113,7 @@ class Priority(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    priority: int = Field(ge=-LARGEST, le=LARGEST, description="Higher is dispatched first.")
+    priority: int = Field(strict=True, ge=-LARGEST, le=LARGEST, description="Higher is dispatched first.")
 
 
 @router.post("/priority", openapi_extra=needs("submit"))

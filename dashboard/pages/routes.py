@@ -1,6 +1,8 @@
 """The pages as routes, and as part of the whole service. Each answers HTML, its errors too."""
 
-from fastapi import APIRouter, FastAPI, Request
+from typing import Annotated
+
+from fastapi import APIRouter, FastAPI, Path, Request
 from fastapi.responses import HTMLResponse
 from sqlalchemy.orm import Session
 from starlette.middleware.gzip import GZipMiddleware
@@ -9,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headcount.api.answering import of_sweep
 from headcount.api.app import create_app
-from headcount.api.dependencies import SettingsDep, StoreDep
+from headcount.api.dependencies import LARGEST, SettingsDep, StoreDep
 from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
@@ -32,6 +34,8 @@ from headcount.orchestrator.store import Store
 from headcount.trainer.errors import UserError
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+
+AttemptNumber = Annotated[int, Path(ge=1, le=LARGEST)]
 
 
 @router.get("/", openapi_extra=needs("read"))
@@ -95,7 +99,7 @@ async def get_job_page(request: Request, job: str) -> Response:
 
 
 @router.get("/jobs/{job}/attempts/{number}/log", openapi_extra=needs("read"))
-def get_log(store: StoreDep, settings: SettingsDep, job: str, number: int) -> Response:
+def get_log(store: StoreDep, settings: SettingsDep, job: str, number: AttemptNumber) -> Response:
     """What an attempt printed, as plain text."""
     try:
         with store.read() as session:

@@ -29,7 +29,7 @@ def compute_gain(
 ) -> ComputeGain:
     """The gain of a control's loss and a delta to it, with the delta's interval [low, high] if it has one.
 
-    ValueError unless 0 < exponent and both losses lie above `irreducible`.
+    Infinite where no number holds it. ValueError unless 0 < exponent and both losses lie above `irreducible`.
     """
     if not exponent > 0 or min(control, control + delta) <= irreducible:
         raise ValueError(
@@ -40,7 +40,10 @@ def compute_gain(
     def gain(change: float | None) -> float | None:
         if change is None or control + change <= irreducible:
             return None
-        return float(((control - irreducible) / (control + change - irreducible)) ** (1 / exponent))
+        try:
+            return float(((control - irreducible) / (control + change - irreducible)) ** (1 / exponent))
+        except OverflowError:
+            return float("inf")
 
     value = gain(delta)
     assert value is not None

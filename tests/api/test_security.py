@@ -84,7 +84,14 @@ def test_no_method_but_the_declared_one_answers(lone: Store, settings: Settings)
             assert client.request(method, path).status_code == 405, (method, path)
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "[::1", "localhost@evil"])
+HOSTILE = (
+    *("evil.example", "127.0.0.1.evil.example", "", "[::1", "localhost@evil"),
+    *("user@127.0.0.1", "evil\\@127.0.0.1", "127.0.0.1#@evil", "127.0.0.1/x", "127.0.0.1, evil"),
+    *("127.0.0.1:", "127.0.0.1:port", "127.0.0.1:999999"),
+)
+
+
+@pytest.mark.parametrize("host", HOSTILE)
 def test_an_unknown_host_is_refused(lone: Store, settings: Settings, host: str) -> None:
     client = TestClient(create_app(lone, settings), base_url="http://127.0.0.1")
     answer = client.get("/api/v1/sweeps", headers={"Host": host})
