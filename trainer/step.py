@@ -140,9 +140,9 @@ class Updater:
             self._clear()
             # at a rate of 0 and with gradients of 0, AdamW makes its moments and changes no weight
             graphs.capture(self._finish, prepare=lambda: set_learning_rate(self.optimizer, 0.0))
-            for moments in self.optimizer.state.values():
-                moments["step"].zero_()
             self.graphs = graphs
         except GraphError as error:
             self.obstacle = str(error)
             self._clear()
+        for moments in self.optimizer.state.values():
+            moments["step"].zero_()

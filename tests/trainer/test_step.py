@@ -5,11 +5,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
+from headcount.trainer import step
 from headcount.trainer.config import JobConfig
 from headcount.trainer.errors import UserError
 from headcount.trainer.exact import exact_mode
 from headcount.trainer.execution import Execution
+from headcount.trainer.graphs import GraphError
 from headcount.trainer.model.attention import check_flash
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.step import Updater, updater_for
@@ -33,6 +36,42 @@ def test_restored_moments_go_on_with_the_same_bits(small_job: Callable[..., JobC
     assert results[0] == results[1]
     for one, another in zip(whole.model.parameters(), other.model.parameters(), strict=True):
         assert torch.equal(one, another)
+
+
+class Refusing:
+    """Runs what is to be captured, and captures no update."""
+
+    def __init__(self, device: torch.device) -> None:
+        pass
+
+    def capture(self, work: Callable[..., None], *inputs: Tensor, prepare: Callable[[], None]) -> None:
+        prepare()
+        work(*inputs)
+        if not inputs:
+            raise GraphError("it waits")
+
+
+def test_what_cannot_be_captured_leaves_the_model_and_its_optimizer_as_they_were(
+    small_job: Callable[..., JobConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(step, "Graphs", Refusing)
+    config = small_job(model__residual="mhar", model__routing_heads=4)
+    plain, refused = (
+        Updater(
+            Transformer(config.model, 16, config.seed),
+            config.train,
+            context=16,
+            windows=8,
+            micro_batch=3,
+            graphs=graphs,
+        )
+        for graphs in (False, True)
+    )
+    assert refused.environment()["graphs"] == "it waits"
+    for rate in (1e-2, 5e-3):
+        assert plain.update(WINDOWS, rate) == refused.update(WINDOWS, rate)
+    for one, other in zip(plain.model.parameters(), refused.model.parameters(), strict=True):
+        assert torch.equal(one, other)
 
 
 def test_the_rate_is_one_tensor_for_all_updates(small_job: Callable[..., JobConfig]) -> None:
