@@ -18,7 +18,7 @@ from headcount.sweeps.rendering import counted, duration
 CAUSES = {
     "finished": "it trained to its end",
     "diverged": "its loss left every bound: a result, which no retry changes",
-    "user_error": "the job itself cannot be trained as it is; mend what is said, then headcount retry SWEEP",
+    "user_error": "the job itself cannot be trained as it is; mend what is said before it is tried again",
     "gpu_memory": "the card's memory was not enough",
     "host_memory": "the machine's memory was not enough, which may be another program's doing",
     "slot_lost": "its slot died, and the node lived on",
@@ -42,14 +42,22 @@ def explain(store: Store, prefix: str) -> list[str]:
     with store.read() as session:
         job = find_job(session, prefix)
         attempts = attempts_of(session, job)
+        sweep = _a_sweep_of(session, job)
         return [
             f"job {job.id[:12]}: {_state(job)}",
             *(f"  {line}" for line in _wishes(session, job)),
-            *(_waiting(session, job, holder) if job.state == "queued" else ()),
+            *(_waiting(session, job, holder, sweep) if job.state == "queued" else ()),
             *(_running(job, attempts[-1]) if job.state in ("running", "cancelling") and attempts else ()),
             *(line for attempt in attempts if attempt.ended for line in _ended(attempt)),
-            *_next(job, attempts),
+            *_next(job, attempts, sweep),
         ]
+
+
+def _a_sweep_of(session: Session, job: Job) -> str:
+    """The sweep that a hint names: the first that wants the job, or else has it."""
+    of_job = select(Sweep.name).join(SweepJob, SweepJob.sweep_id == Sweep.id)
+    of_job = of_job.where(SweepJob.job_id == job.id)
+    return session.scalar(of_job.order_by(SweepJob.wanted.desc(), Sweep.id).limit(1)) or "SWEEP"
 
 
 def _state(job: Job) -> str:
@@ -83,7 +91,7 @@ def _wishes(session: Session, job: Job) -> Iterator[str]:
         yield "no sweep wants it"
 
 
-def _waiting(session: Session, job: Job, holder: str | None) -> Iterator[str]:
+def _waiting(session: Session, job: Job, holder: str | None, sweep: str) -> Iterator[str]:
     """What a queued job waits for, all of it."""
     order = next_jobs(session, LOOK_AHEAD)
     if job.id in order:
@@ -96,7 +104,7 @@ def _waiting(session: Session, job: Job, holder: str | None) -> Iterator[str]:
     for notice in session.scalars(select(Notice).order_by(Notice.subject)):
         yield f"{notice.subject}: {notice.words}"
     if holder is None:
-        yield "No scheduler is at work: headcount run SWEEP, or headcount scheduler"
+        yield f"No scheduler is at work: headcount run {sweep}, or headcount scheduler"
 
 
 def _barred(session: Session, job: Job) -> Iterator[str]:
@@ -139,10 +147,11 @@ def _ended(attempt: Attempt) -> Iterator[str]:
     yield from (f"    {line}" for line in lines[-MOST_LINES:])
 
 
-def _next(job: Job, attempts: list[Attempt]) -> Iterator[str]:
+def _next(job: Job, attempts: list[Attempt], sweep: str) -> Iterator[str]:
     if job.state == "failed":
-        yield "It is not tried again by itself: headcount retry SWEEP. What it printed: headcount logs JOB"
+        yield f"It is not tried again by itself: headcount retry {sweep}"
+        yield f"What it printed: headcount logs {job.id[:12]}"
     elif job.state == "cancelled":
-        yield "A sweep that wants it queues it again: headcount run SWEEP"
+        yield f"A sweep that wants it queues it again: headcount run {sweep}"
     elif job.state == "queued" and attempts:
         yield "It goes on from its last checkpoint"

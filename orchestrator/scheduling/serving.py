@@ -34,9 +34,6 @@ def serve(
     Raises `LeaseHeld` where another schedules and this one is not to wait, and `UserError` where Ray cannot
     be used.
     """
-    from headcount.orchestrator.cluster.connection import Cluster
-    from headcount.orchestrator.scheduling.scheduler import Scheduler
-
     told, orphaned = threading.Event(), threading.Event()
     _on_signals(told)
     if attached:
@@ -48,12 +45,29 @@ def serve(
         port = serve_metrics(metrics_port, store, waits)
         log.info("figures for Prometheus at http://%s:%d/metrics", HOST, port)
     if stand_by:
-        awaited = await_lease(store, lambda: told.is_set() or orphaned.is_set())
-        if awaited is None:
-            return 0
-        lease = awaited
+        lease = await_lease(store, lambda: told.is_set() or orphaned.is_set())
     else:
         lease = Lease.acquire(store)
+    if lease is None:
+        return 0
+    try:
+        return _schedule(settings, ray_address, lease, waits, told, orphaned)
+    finally:
+        with suppress(Exception):
+            lease.release()
+
+
+def _schedule(
+    settings: Settings,
+    ray_address: str | None,
+    lease: Lease,
+    waits: Waits,
+    told: threading.Event,
+    orphaned: threading.Event,
+) -> int:
+    """Work as the lease's holder until told to end; the exit code. Raises `UserError`."""
+    from headcount.orchestrator.cluster.connection import Cluster
+    from headcount.orchestrator.scheduling.scheduler import Scheduler
 
     def lost(reason: str) -> NoReturn:
         log.warning("%s; the next scheduler starts from the store", reason)
@@ -79,7 +93,6 @@ def serve(
         lease.release()
         os._exit(0)
     scheduler.stop()
-    lease.release()
     cluster.close()
     return 0
 

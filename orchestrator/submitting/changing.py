@@ -29,6 +29,8 @@ def resume_sweep(name: str) -> None:
 
 def retry_sweep(name: str) -> None:
     state = _change(name, "queued again", lambda session, sweep, by: steering.retry(session, sweep, by=by))
+    if not state.states.get("failed") and state.states.get("cancelled"):
+        click.echo(f"To queue the cancelled ones: headcount run {name}")
     _say_who_trains(name, state)
 
 

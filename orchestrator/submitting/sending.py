@@ -36,14 +36,12 @@ def submit_to_store(file_or_name: str, settings: Settings, console: Console, sma
     for line in (*(difference_lines(found) if found else ()), found_words(name, submission)):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if is_paused:
-        console.print(f"The sweep is paused; to go on: headcount resume {name}", highlight=False)
+        hint = f"The sweep is paused; to go on: headcount resume {name}"
     elif current_holder(store) is None:
-        console.print(
-            f"No scheduler is at work; to train them: headcount run {name}, or headcount scheduler",
-            highlight=False,
-        )
+        hint = f"No scheduler is at work; to train them: headcount run {name}, or headcount scheduler"
     else:
-        console.print(f"To follow it: headcount watch {name}", highlight=False)
+        hint = f"To follow it: headcount watch {name}"
+    console.print(hint, highlight=False, soft_wrap=True)
 
 
 def submit_to_service(file: str, service: Service, console: Console, small: bool = False) -> None:
@@ -53,5 +51,8 @@ def submit_to_service(file: str, service: Service, console: Console, small: bool
     spec = load_spec(Path(file), small)
     answer = service.submit(spec.text)
     counts = {field.name: int(answer.get(field.name, 0)) for field in fields(Submission)}
-    console.print(found_words(spec.name, Submission(**counts)), highlight=False, markup=False)
-    console.print(f"To follow it: headcount watch {spec.name} --url {service.url}", highlight=False)
+    for line in (
+        found_words(spec.name, Submission(**counts)),
+        f"To follow it: headcount watch {spec.name} --url {service.url}",
+    ):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)

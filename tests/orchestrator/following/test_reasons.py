@@ -12,7 +12,7 @@ from headcount.trainer.errors import UserError
 
 LAST = make_plan().jobs[-1].id
 WISH = f"job {LAST[:12]}: queued\n  sweep tiny wants it: routing_heads=2 seed=1\n"
-IDLE = "\nNo scheduler is at work: headcount run SWEEP, or headcount scheduler"
+IDLE = "\nNo scheduler is at work: headcount run tiny, or headcount scheduler"
 
 
 def why(store: Store, job: str = LAST) -> str:
@@ -42,7 +42,7 @@ def test_a_job_that_may_not_begin_says_what_bars_it(store: Store) -> None:
         withdraw(session, 1, by="tester")
     assert why(store) == (
         f"job {LAST[:12]}: cancelled\n  sweep tiny has withdrawn its wish: routing_heads=2 seed=1\n"
-        "A sweep that wants it queues it again: headcount run SWEEP"
+        "A sweep that wants it queues it again: headcount run tiny"
     )
 
 
@@ -65,7 +65,8 @@ def test_each_ended_attempt_is_told_with_its_cause(store: Store) -> None:
     assert f"Attempt 1 on node, 0 s: slot_lost: {CAUSES['slot_lost']}\n    worker died\n" in printed
     assert "    …\n    line 18\n" in printed
     assert printed.endswith(
-        "It is not tried again by itself: headcount retry SWEEP. What it printed: headcount logs JOB"
+        "It is not tried again by itself: headcount retry tiny\n"
+        f"What it printed: headcount logs {work.job_id[:12]}"
     )
 
 
