@@ -46,14 +46,20 @@ class Home:
 
     def headcount(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
-        return subprocess.run(
+        with subprocess.Popen(
             self._command(arguments),
             env=self.environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=seconds,
             cwd=self.folder.parent,
-        )
+        ) as process:
+            try:
+                output, errors = ended(process, seconds)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command; `stop_all` ends what is left of it."""
@@ -115,18 +121,33 @@ class Home:
                 process.send_signal(signal.SIGTERM)
         for process in self.started:
             try:
-                process.communicate(timeout=60)
+                ended(process, 60)
             finally:
                 process.kill()
 
 
+def slowness() -> float:
+    """How many times as long as on a quiet machine things may take now: tests are right on a busy one too."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def wait_for(condition: Callable[[], T], seconds: float = 60) -> T:
-    """The first true value of `condition`; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
+    """The first true value of `condition`; fails after so many seconds of a quiet machine."""
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < began + seconds * slowness(), "waited in vain"
         time.sleep(0.05)
     return value
+
+
+def ended(process: subprocess.Popen[str], seconds: float) -> tuple[str, str]:
+    """What a command has printed once it has ended; fails after so many seconds of a quiet machine."""
+    began = time.monotonic()
+    while True:
+        try:
+            return process.communicate(timeout=1)
+        except subprocess.TimeoutExpired:
+            assert time.monotonic() < began + seconds * slowness(), "it has not ended"
 
 
 def write_text(folder: Path) -> None:

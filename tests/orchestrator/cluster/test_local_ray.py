@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from homes import Home, trained_alone, wait_for
+from homes import Home, ended, trained_alone, wait_for
 
 from headcount.orchestrator.cluster import local_ray
 
@@ -38,7 +38,7 @@ def test_a_sweep_survives_the_death_of_all_of_ray_and_leaves_nothing_behind(home
     else:
         os.kill(first.keeper, signal.SIGKILL)
         local_ray.kill_processes_of(first.folder)
-    output, _ = run.communicate(timeout=150)
+    output, _ = ended(run, 150)
     assert run.returncode == 0, output
     lost = home.rows("SELECT count(*) FROM attempt WHERE cause = 'node_lost'")
     assert lost != [(0,)]

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from homes import Home, wait_for
+from homes import Home, ended, wait_for
 from ray_nodes import Nodes
 
 import headcount
@@ -79,7 +79,7 @@ def test_nodes_that_may_hold_no_slots_are_told_of_and_the_others_train(
     expected += ["it does not share"] if os.geteuid() == 0 else []
     wait_for(lambda: all(any(words in line for line in told(home).values()) for words in expected), 60)
     refused = told(home)
-    output, _ = run.communicate(timeout=120)
+    output, _ = ended(run, 120)
     assert run.returncode == 0, output
     assert len(home.rows("SELECT DISTINCT node FROM attempt")) == 1
     print(f"3 jobs on the one sound node; of the others: {refused}")

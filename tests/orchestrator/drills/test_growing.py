@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from homes import Home, trained_alone, wait_for
+from homes import Home, ended, trained_alone, wait_for
 from ray_nodes import Nodes, ray_nodes
 
 
@@ -49,7 +49,7 @@ def test_the_cluster_grows_to_what_waits_and_shrinks_when_nothing_does(home: Hom
     file = home.sweep(60, "resources: {max_parallel: 2}\n")
     run = home.start("run", file)
     wait_for(lambda: nodes.alive() == 3, 60)
-    output, _ = run.communicate(timeout=200)
+    output, _ = ended(run, 200)
     assert run.returncode == 0, output
     assert home.rows("SELECT count(DISTINCT node) FROM attempt") == [(2,)]
     assert home.tail_means() == trained_alone(Path(file), home.folder)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from disks import small_disk
-from homes import Home, trained_alone, wait_for
+from homes import Home, ended, trained_alone, wait_for
 from ray_nodes import Nodes, ray_nodes
 
 STEPS = 500
@@ -37,7 +37,7 @@ def test_a_disk_that_is_full_at_a_checkpoint_costs_what_was_trained_since_the_la
         filler.write_bytes(bytes(shutil.disk_usage(disk).free - checkpoint.stat().st_size // 2))
         wait_for(lambda: home.running(step=step + 50), 60)
         os.kill(wait_for(home.slot_processes)[0], signal.SIGTERM)
-        output, _ = run.communicate(timeout=120)
+        output, _ = ended(run, 120)
         assert run.returncode == 3, output
         [(cause, message)] = home.rows("SELECT cause, message FROM attempt WHERE number = 2")
         assert cause == "user_error"
@@ -71,7 +71,7 @@ def test_a_drained_node_a_told_slot_and_a_killed_one_cost_no_result(home: Home, 
     os.kill(told, signal.SIGTERM)
     wait_for(lambda: home.rows("SELECT count(*) FROM attempt WHERE cause = 'preempted'") == [(2,)], 30)
     os.kill(wait_for(home.slot_processes, 60)[0], signal.SIGKILL)
-    output, _ = run.communicate(timeout=200)
+    output, _ = ended(run, 200)
     assert run.returncode == 0, output
     assert home.rows("SELECT count(*) FROM attempt WHERE cause = 'slot_lost'") == [(1,)]
     assert home.rows("SELECT count(*) FROM attempt WHERE cause = 'finished'") == [(3,)]

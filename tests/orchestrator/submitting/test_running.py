@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from homes import Home, wait_for
+from homes import Home, ended, wait_for
 
 from headcount.orchestrator.cluster import local_ray
 from headcount.trainer.tail import tail_mean
@@ -94,10 +94,11 @@ def test_a_killed_slot_and_a_killed_scheduler_are_replaced_by_a_run_that_goes_on
 ) -> None:
     run = home.start("run", home.sweep(STEPS))
     wait_for(lambda: home.running(step=10))
+    scheduler = home.scheduler_process()
+    os.kill(scheduler, signal.SIGSTOP)  # it is the next one that finds an attempt without a slot
     os.kill(wait_for(home.slot_processes)[0], signal.SIGKILL)
-    wait_for(lambda: home.rows("SELECT id FROM attempt WHERE cause = 'slot_lost'"))
-    os.kill(home.scheduler_process(), signal.SIGKILL)
-    output, _ = run.communicate(timeout=120)
+    os.kill(scheduler, signal.SIGKILL)
+    output, _ = ended(run, 120)
     assert run.returncode == 0, output
     assert home.rows("SELECT cause, count(*) FROM attempt GROUP BY cause ORDER BY cause") == [
         ("finished", 3),
@@ -130,7 +131,7 @@ def test_ctrl_c_stops_cleanly_and_run_goes_on_from_the_checkpoints(home: Home, u
     run = home.start("run", file)
     wait_for(lambda: home.running(step=10))
     run.send_signal(signal.SIGINT)
-    output, _ = run.communicate(timeout=60)
+    output, _ = ended(run, 60)
     assert run.returncode == 130
     assert f"go on with: headcount run {file}" in output
     assert "Traceback" not in output
@@ -165,7 +166,7 @@ def test_one_scheduler_serves_two_runs_and_cancelling_ends_both(home: Home) -> N
     assert "3 known" in follower.stdout.readline()  # it follows from now on
     cancelled = home.headcount("cancel", "small")
     assert cancelled.returncode == 0
-    output, _ = run.communicate(timeout=60)
+    output, _ = ended(run, 60)
     assert run.returncode == 3, output
     assert follower.wait(60) == 3
     assert home.rows("SELECT state, count(*) FROM job GROUP BY state") == [("cancelled", 3)]
@@ -198,7 +199,7 @@ def test_a_job_whose_data_is_gone_is_not_trained(home: Home) -> None:
     run = home.start("run", file)
     wait_for(lambda: home.rows("SELECT id FROM job"))
     (data / "train.bin").unlink()
-    output, _ = run.communicate(timeout=120)
+    output, _ = ended(run, 120)
     assert run.returncode == 3, output
     assert home.rows("SELECT DISTINCT cause FROM attempt") == [("data_differs",)]
     assert "train.bin is missing" in output
@@ -209,7 +210,7 @@ def test_a_search_goes_on_when_its_scheduler_is_killed(home: Home) -> None:
     run = home.start("run", home.sweep(40, search))
     wait_for(lambda: home.rows("SELECT number FROM trial WHERE state = 'complete'"))
     os.kill(home.scheduler_process(), signal.SIGKILL)
-    output, _ = run.communicate(timeout=120)
+    output, _ = ended(run, 120)
     assert run.returncode == 0, output
     assert home.rows("SELECT number, state FROM trial ORDER BY number") == [(n, "complete") for n in range(3)]
     # of the cells that were suggested, of their one control, and of the best of them on a fresh seed
