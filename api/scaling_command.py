@@ -1,6 +1,7 @@
 """The command `headcount scaling`: the fitted law, and three comparisons of each method with it."""
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +24,7 @@ def scaling(sweep: str, as_json: bool) -> None:
     compared with its control at equal steps, and with the law at equal FLOPs and at equal training time. A
     gain is the controls' compute, or time, for its loss, over its own. Intervals are of 95 %.
     """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is imported: fits have three parameters
     from rich.console import Console
 
     from headcount.api.results import ablation_table

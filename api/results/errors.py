@@ -1,19 +1,26 @@
 """The errors of a loss, kept apart: between seeds, between steps, and over validation windows."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import or_, select
+import numpy as np
+from numpy.typing import NDArray
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Text, case, cast, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import NotFoundError, find_job, find_sweep
 from headcount.api.results.records import Record, provenance, settings
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store.models import Evaluation, Job, SweepJob
-from headcount.sweeps.statistics import MeanEstimate, TailError, sample_sd, tail_error, window_error
+from headcount.sweeps.statistics import MeanEstimate, TailError, tail_error, window_error
+from headcount.sweeps.statistics.tail import tail_errors, window_standard_errors
+
+Array = NDArray[np.float64]
+T = TypeVar("T")
 
 FEWEST = 6
 """Evaluations of a tail from which on its error between steps can be told."""
@@ -77,63 +84,87 @@ def _tail(session: Session, job_id: str) -> tuple[list[float], dict[int, list[fl
     return [row.loss for row in rows], windows
 
 
-def _in_tail() -> Any:
-    """In the last quarter of the steps; every evaluation of a job that reports over another tail."""
-    return or_(Evaluation.step >= (Job.step * 3 + 3) // 4, Job.tail.is_not(None))
+def _in_tail() -> ColumnElement[bool]:
+    """In the last quarter of the steps; every evaluation of a job that reports over another tail.
+
+    One comparison for both, so that a range of the evaluations' index is read.
+    """
+    return Evaluation.step >= case((Job.tail.is_(None), (Job.step * 3 + 3) // 4), else_=0)
+
+
+Place = tuple[int, int]
+"""Cell and seed of a job."""
 
 
 def error_records(session: Session, table: AblationTable) -> list[Record]:
     """A row a cell with a finished job: the spread between its seeds, and the errors inside its jobs."""
-    tails = _tails(session, table.sweep)
+    losses, windows = _tails(session, table.sweep)
+    controls = {row.cell: row.control for row in table.rows if row.control is not None}
+    seeds: defaultdict[int, list[int]] = defaultdict(list)
+    for cell, seed in losses:
+        seeds[cell].append(seed)
+    inside = _of_each(tail_errors, {place: x for place, x in losses.items() if len(x) >= FEWEST})
+    own = _of_each(window_standard_errors, windows)
+    apart = _of_each(window_standard_errors, _differences(windows, controls))
     records = []
     for row in table.rows:
-        jobs = tails.get(row.cell, {})
-        inside = [tail_error(losses) for losses, _ in jobs.values() if len(losses) >= FEWEST]
-        control = tails.get(row.control, {}) if row.control is not None else {}
-        if not jobs:
+        places = [(row.cell, seed) for seed in seeds[row.cell]]
+        if not places:
             continue
-        apart = [
-            [a - b for a, b in zip(windows, control[seed][1], strict=True)]
-            for seed, (_, windows) in jobs.items()
-            if seed in control and len(windows) == len(control[seed][1]) > 1
-        ]
+        errors = [inside[place] for place in places if place in inside]
         records.append(
             settings(table, row)
             | {"seed_sd": row.sd, "seed_se": row.se, "n": row.n}
-            | {"step_se": _rms([error.se for error in inside])}
-            | {"step_autocorrelation": _mean([error.autocorrelation for error in inside])}
-            | {"step_effective_n": _mean([error.effective_n for error in inside])}
-            | {"window_se": _window_se([windows for _, windows in jobs.values() if len(windows) > 1])}
-            | {"delta_window_se": _window_se(apart)}
+            | {"step_se": _rms([error.se for error in errors])}
+            | {"step_autocorrelation": _mean([error.autocorrelation for error in errors])}
+            | {"step_effective_n": _mean([error.effective_n for error in errors])}
+            | {"window_se": _rms([own[place] for place in places if place in own])}
+            | {"delta_window_se": _rms([apart[place] for place in places if place in apart])}
             | provenance(row)
         )
     return records
 
 
-def _tails(session: Session, sweep: str) -> dict[int, dict[int, tuple[list[float], list[float]]]]:
-    """By cell and seed: the losses of the tail in order, and those by window at the last step."""
+def _tails(session: Session, sweep: str) -> tuple[dict[Place, list[float]], dict[Place, Array]]:
+    """The losses of each finished job's tail in order, and those by window at its last step, of two or more."""
     of_sweep = (SweepJob.sweep_id == find_sweep(session, sweep).id, Job.state == "finished")
-    query = select(SweepJob.cell_id, Job.seed, Job.tail).join(Job, Job.id == SweepJob.job_id).where(*of_sweep)
+    query = select(SweepJob.cell_id, Job.seed).join(Job, Job.id == SweepJob.job_id).where(*of_sweep)
     evaluated = query.join(Evaluation, Evaluation.job_id == Job.id)
-    losses = evaluated.add_columns(Evaluation.loss).where(_in_tail())
-    found: defaultdict[int, dict[int, tuple[list[float], list[float]]]] = defaultdict(dict)
-    losses = losses.order_by(SweepJob.job_id, Evaluation.step)
-    for cell, seed, tail, loss in session.connection().execute(losses).all():
-        told, _ = found[cell].setdefault(seed, ([], []))
+    connection = session.connection()  # rows of columns alone come faster than through the session
+    losses: defaultdict[tuple[int, int, int | None], list[float]] = defaultdict(list)
+    of_tail = evaluated.add_columns(Job.tail, Evaluation.loss).where(_in_tail())
+    for cell, seed, tail, loss in connection.execute(of_tail.order_by(Job.id, Evaluation.step)).all():
+        told = losses[cell, seed, tail]
         if loss is not None:
             told.append(loss)
-            if tail is not None:
-                del told[:-tail]
-    windows = evaluated.add_columns(Evaluation.window_losses).where(Evaluation.step == Job.step)
-    for cell, seed, _, at_end in session.connection().execute(windows).all():
-        if at_end and None not in at_end:
-            found[cell][seed][1].extend(at_end)
-    return dict(found)
+    windows = {}
+    at_end = evaluated.add_columns(cast(Evaluation.window_losses, Text)).where(Evaluation.step == Job.step)
+    for cell, seed, text in connection.execute(at_end.where(Evaluation.window_losses.is_not(None))).all():
+        of_windows = from_json(text)
+        if of_windows and len(of_windows) > 1 and None not in of_windows:
+            windows[cell, seed] = np.array(of_windows, dtype=np.float64)
+    return {(c, s): x if tail is None else x[-tail:] for (c, s, tail), x in losses.items()}, windows
 
 
-def _window_se(losses: Sequence[Sequence[float]]) -> float | None:
-    """Of jobs that have two windows or more each."""
-    return _rms([sample_sd(windows) / len(windows) ** 0.5 for windows in losses])
+def _differences(windows: Mapping[Place, Array], controls: Mapping[int, int]) -> dict[Place, Array]:
+    """To the control's job at the same seed, over the same windows."""
+    found = {}
+    for (cell, seed), own in windows.items():
+        other = windows.get((controls.get(cell, -1), seed))
+        if other is not None and len(other) == len(own):
+            found[cell, seed] = own - other
+    return found
+
+
+def _of_each(errors: Callable[[Array], Iterable[T]], rows: Mapping[Place, Any]) -> dict[Place, T]:
+    """The errors of each row, those of one length at once."""
+    by_length: defaultdict[int, list[Place]] = defaultdict(list)
+    for place, row in rows.items():
+        by_length[len(row)].append(place)
+    found: dict[Place, T] = {}
+    for places in by_length.values():
+        found.update(zip(places, errors(np.array([rows[place] for place in places])), strict=True))
+    return found
 
 
 def _rms(values: Sequence[float]) -> float | None:

@@ -23,7 +23,8 @@ from headcount.api.results.lookup import QueryError
 from headcount.api.results.named import NamedTable
 from headcount.api.results.records import Record, difference, provenance, settings
 from headcount.api.results.tables import AblationTable, ablation_table
-from headcount.sweeps.statistics import holm, mean_estimate, paired_delta
+from headcount.sweeps.statistics import MeanEstimate, holm, mean_estimate
+from headcount.sweeps.statistics.student import mean_and_sd
 
 
 def measured_table(session: Session, sweep: str, name: str) -> NamedTable:
@@ -83,7 +84,7 @@ def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> B
             own = scores[name][row.cell]
             delta = None
             if row.control is not None:
-                delta = paired_delta(own, scores[name].get(row.control, {}))
+                delta = _paired(own, scores[name].get(row.control, {}))
                 p_values[f"{row.cell} {name}"] = delta.p
             task, _, metric = name.removeprefix(DOWNSTREAM).rpartition(".")
             errors = found.get(name + STDERR, {}).get(row.cell, {}).values()
@@ -122,9 +123,18 @@ def _errors(session: Session, table: AblationTable, answer: NamedTable) -> Built
     return replace(answer, estimator=estimator), error_records(session, table)
 
 
+def _paired(treatment: BySeed, control: BySeed) -> MeanEstimate:
+    """As `paired_delta`, without what these tables do not tell."""
+    pairs = [(treatment[seed], control[seed]) for seed in sorted(treatment.keys() & control.keys())]
+    largest = max((abs(value) for pair in pairs for value in pair), default=0.0)
+    return mean_estimate([t - c for t, c in pairs], magnitude=largest)
+
+
 def _spread(name: str, by_seed: BySeed) -> Record:
-    found = mean_estimate(list(by_seed.values()))
-    return {name: found.mean, f"{name}_sd": found.sd}
+    """The mean, and the sample standard deviation of two values or more."""
+    values = list(by_seed.values())
+    mean, sd = mean_and_sd(values) if len(values) > 1 else (values[0] if values else None, None)
+    return {name: mean, f"{name}_sd": sd}
 
 
 MEASURED: dict[str, tuple[str, Callable[[Session, AblationTable, NamedTable], Built]]] = {

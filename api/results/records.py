@@ -5,7 +5,7 @@ from math import fsum
 from typing import Any
 
 from headcount.api.results.tables import AblationTable, TableRow
-from headcount.sweeps.statistics import PairedDelta
+from headcount.sweeps.statistics import MeanEstimate
 
 Record = dict[str, Any]
 
@@ -20,7 +20,7 @@ def loss(row: TableRow) -> Record:
     return {"loss": row.mean, "sd": row.sd, "se": row.se, "n": row.n}
 
 
-def difference(delta: PairedDelta | None) -> Record:
+def difference(delta: MeanEstimate | None) -> Record:
     """A paired delta with its interval."""
     return {
         "delta": delta.mean if delta else None,

@@ -6,7 +6,7 @@ Wishes are in `wish_models`, the service's own tables in `service_models`; all a
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from headcount.orchestrator.store.columns import Base as Base
@@ -48,7 +48,13 @@ class Job(Base):
     __table_args__ = (
         one_of("state", JOB_STATES),
         one_of("kind", JOB_KINDS),
-        Index("job_parent", "parent_id"),
+        # all that says which instruments count
+        Index(
+            "job_parent",
+            *("parent_id", "ended", "id", "seed", "state"),
+            sqlite_where=text("parent_id IS NOT NULL"),
+            postgresql_where=text("parent_id IS NOT NULL"),
+        ),
         # all that tables show of a job: its row, with the whole configuration, takes twice as long to read
         Index(
             "job_result",
@@ -139,6 +145,10 @@ class Progress(Base):
     tokens_per_second: Mapped[float]
 
 
+_NAME = String(100).with_variant(String(100, collation="C"), "postgresql")
+"""Compared byte by byte on both engines, so that what begins alike is a range of an index."""
+
+
 class Measurement(Base):
     """A named number about a job: speed, memory, downstream scores."""
 
@@ -146,7 +156,7 @@ class Measurement(Base):
     __table_args__ = (Index("measurement_value", "job_id", "name", "value"),)
 
     job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
-    name: Mapped[str] = mapped_column(String(100), primary_key=True)
+    name: Mapped[str] = mapped_column(_NAME, primary_key=True)
     value: Mapped[float | None]
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,10 +43,14 @@ class Law:
         return self.irreducible + self.coefficient * float((compute / self.scale) ** -self.exponent)
 
     def compute_for(self, loss: float) -> float | None:
-        """What the law needs for this loss; None at E and below, which no compute reaches."""
+        """What the law needs for this loss; None where that is more than a number holds, and at E and below,
+        which no compute reaches."""
         if loss <= self.irreducible:
             return None
-        return self.scale * float((self.coefficient / (loss - self.irreducible)) ** (1 / self.exponent))
+        try:
+            return self.scale * float((self.coefficient / (loss - self.irreducible)) ** (1 / self.exponent))
+        except OverflowError:
+            return None
 
     def extrapolates(self, compute: float) -> bool:
         return not self.computes[0] <= compute <= self.computes[1]
@@ -98,6 +104,11 @@ class Laws:
     law: Law
     resampled: tuple[Law, ...]
 
+    @cached_property
+    def _columns(self) -> "_Columns":
+        names = ("irreducible", "coefficient", "exponent", "scale")
+        return _Columns(*(np.array([getattr(law, name) for law in self.resampled]) for name in names))
+
     @property
     def exponent_interval(self) -> tuple[float, float]:
         """The middle 95 % of α over resampled runs."""
@@ -111,10 +122,7 @@ class Laws:
     def gap(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGap:
         """How far a treatment of this compute, with the loss of each of its runs, lies from the law there."""
         values = np.asarray(losses, dtype=float)
-        generator = np.random.default_rng(seed)
-        gaps = [
-            float(generator.choice(values, len(values)).mean()) - law.loss(compute) for law in self.resampled
-        ]
+        gaps = _resampled_means(values, len(self.resampled), seed) - self._columns.losses(compute)
         mean = float(values.mean()) - self.law.loss(compute)
         return FittedGap(mean, *middle(gaps), extrapolated=self.law.extrapolates(compute))
 
@@ -124,12 +132,8 @@ class Laws:
         Each resampled law meets a resample of these runs.
         """
         values = np.asarray(losses, dtype=float)
-        generator = np.random.default_rng(seed)
-        needs = [
-            law.compute_for(float(generator.choice(values, len(values)).mean())) for law in self.resampled
-        ]
-        gains = [np.inf if need is None else need / compute for need in needs]
-        low, high = middle(gains)
+        means = _resampled_means(values, len(self.resampled), seed)
+        low, high = middle(self._columns.computes_for(means) / compute)
         needed = self.law.compute_for(float(values.mean()))
         return FittedGain(
             gain=None if needed is None else needed / compute,
@@ -139,9 +143,41 @@ class Laws:
         )
 
 
-def middle(values: Sequence[float]) -> tuple[float, float]:
-    """The middle 95 %."""
-    low, high = np.quantile(values, (0.025, 0.975), method="nearest")
+class _Columns(NamedTuple):
+    """Many laws at once, as arrays of their numbers."""
+
+    irreducible: Array
+    coefficient: Array
+    exponent: Array
+    scale: Array
+
+    def losses(self, compute: float) -> Array:
+        return self.irreducible + self.coefficient * (compute / self.scale) ** -self.exponent
+
+    def computes_for(self, losses: Array) -> Array:
+        """What each law needs for its loss; infinity where `Law.compute_for` has none."""
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            ratio = self.coefficient / (losses - self.irreducible)
+            needs = self.scale * ratio ** (1 / self.exponent)
+        return np.where(losses > self.irreducible, needs, np.inf)
+
+
+def _resampled_means(values: Array, times: int, seed: int) -> Array:
+    """The mean of as many values drawn with replacement, so many times."""
+    means: Array = values[_draws(len(values), times, seed)].mean(axis=1)
+    return means
+
+
+@lru_cache(maxsize=64)
+def _draws(n: int, times: int, seed: int) -> npt.NDArray[np.int64]:
+    generator = np.random.default_rng(seed)
+    return np.stack([generator.choice(n, n) for _ in range(times)])
+
+
+def middle(values: Sequence[float] | Array) -> tuple[float, float]:
+    """The middle 95 %: the values nearest to its ends."""
+    ordered = np.sort(values)
+    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.025, 0.975))
     return float(low), float(high)
 
 

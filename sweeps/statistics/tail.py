@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import sqrt
 
 import numpy as np
 
 from .layout import Array
-from .student import MeanEstimate, Values, finite_vector, mean_estimate
+from .student import ROUNDING, MeanEstimate, Values, finite_vector, mean_estimate
 
 
 @dataclass(frozen=True)
@@ -40,28 +39,40 @@ def tail_error(evaluations: Values) -> TailError:
     corrected for its bias about a line, −(2 + 4ρ)/n, and taken as that of an AR(1) process.
     """
     y = finite_vector(evaluations, "evaluations")
-    n = len(y)
+    (error,) = tail_errors(y[None, :])
+    return error
+
+
+def tail_errors(evaluations: Array) -> list[TailError]:
+    """As `tail_error`, of many jobs at once: of finite losses, jobs × evaluations."""
+    n = evaluations.shape[1]
     if n < 6:
         raise ValueError(f"the error of a tail mean needs at least 6 evaluations, but there are {n}")
     x, squared = _places(n)
-    mean = y.mean()
-    scatter = y - mean - x * (x @ y / squared)
-    squares = float(scatter @ scatter)
-    sd = sqrt(squares / (n - 2))
-    rho = float(scatter[1:] @ scatter[:-1]) / squares if squares > 0 else 0.0
-    rho = min(max((n * rho + 2) / (n - 4), 0.0), 0.99)
-    inflation = ar1_inflation(n, rho)
-    return TailError(float(mean), sd, sd * sqrt(inflation / n), rho, inflation, n)
+    mean = evaluations.mean(axis=1)
+    slope = (evaluations * x).sum(axis=1) / squared
+    scatter = evaluations - mean[:, None] - x * slope[:, None]
+    squares = (scatter * scatter).sum(axis=1)
+    sd = np.sqrt(squares / (n - 2))
+    products = (scatter[:, 1:] * scatter[:, :-1]).sum(axis=1)
+    rho = np.divide(products, squares, out=np.zeros_like(squares), where=squares > 0)
+    rho = np.clip((n * rho + 2) / (n - 4), 0.0, 0.99)
+    inflation = _inflation(n, rho)
+    columns = (mean, sd, sd * np.sqrt(inflation / n), rho, inflation)
+    return [TailError(*row, n) for row in np.stack(columns, axis=1).tolist()]
 
 
 def ar1_inflation(n: int, autocorrelation: float) -> float:
     """Variance of an AR(1) process's mean over that of n independent values: 1 + 2Σ(1 − k/n)ρᵏ."""
     if n < 1 or not -1 < autocorrelation < 1:
         raise ValueError(f"ar1_inflation needs n ≥ 1 and |ρ| < 1, but {n=} and ρ = {autocorrelation}")
-    if autocorrelation == 0:
-        return 1.0
+    return float(_inflation(n, np.array([autocorrelation]))[0])
+
+
+def _inflation(n: int, autocorrelations: Array) -> Array:
     k = np.arange(1, n)
-    return float(1 + 2 * np.sum((1 - k / n) * autocorrelation**k))
+    terms: Array = (1 - k / n) * autocorrelations[:, None] ** k
+    return 1 + 2 * terms.sum(axis=1)
 
 
 @lru_cache(maxsize=64)
@@ -81,3 +92,11 @@ def window_error(losses: Array | Sequence[Sequence[float]], *, confidence: float
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"losses must be evaluations × windows, but have shape {table.shape}")
     return mean_estimate(table.mean(axis=0), confidence=confidence)
+
+
+def window_standard_errors(losses: Array) -> Array:
+    """`window_error`'s se of many jobs at once, each by one evaluation: of finite losses, jobs × windows."""
+    sd = losses.std(axis=1, ddof=1)
+    largest = np.abs(losses).max(axis=1)
+    errors: Array = np.where(sd > ROUNDING * largest, sd, 0.0) / losses.shape[1] ** 0.5
+    return errors

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from headcount.orchestrator.store.engine import Store
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest revision in `versions`."""
 
 

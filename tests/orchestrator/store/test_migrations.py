@@ -22,7 +22,7 @@ INDEXES = {
     "event": {("sweep_id",)},
     "job": {
         ("state",),
-        ("parent_id",),
+        ("parent_id", "ended", "id", "seed", "state"),
         ("id", "kind", "state", "seed", "tail_mean", "diverged_step", "parameters", "flops"),
     },
     "measurement": {("job_id", "name", "value")},
