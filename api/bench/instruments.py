@@ -1,11 +1,12 @@
 """A filled sweep over streams and widths, and what instruments found of its jobs: for the tables of these."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from sqlalchemy import bindparam, select, update
+from sqlalchemy.orm import Session
 
 from headcount.api.bench.filling import CREATED, FINGERPRINT, KV_HEADS, STEPS, Size, fill, write_rows
 from headcount.orchestrator.store import Store
@@ -38,11 +39,12 @@ def fill_instruments(store: Store, size: Size = SIZE) -> None:
         for cell in session.scalars(select(Cell).where(Cell.sweep_id == sweep.id)):
             cell.settings = _settings(cell.settings, widths)
         jobs = session.execute(
-            select(Job.id, Job.seed, Job.tail_mean, Cell.is_control)
+            select(Job.id, Job.seed, Job.tail_mean, Cell.is_control, Cell.settings)
             .join(SweepJob, SweepJob.job_id == Job.id)
             .join(Cell, Cell.id == SweepJob.cell_id)
             .where(SweepJob.sweep_id == sweep.id)
         ).all()
+        _grow(session, jobs)
         routed = [job for job in jobs if not job.is_control]
         children = [_child("evaluate", job.id, job.seed) for job in jobs]
         children += [_child("probe", job.id, job.seed) for job in routed]
@@ -64,6 +66,20 @@ def _settings(settings: dict[str, Any], widths: dict[float, int]) -> dict[str, A
         told = {"model.residual": STREAMS[place % 2], "model.routing_heads": HEADS[place // 2]}
     rest = {"model.kv_heads": settings["model.kv_heads"], "model.d_model": widths[settings["train.peak_lr"]]}
     return told | rest
+
+
+def _grow(session: Session, jobs: Sequence[Any]) -> None:
+    """Let a job cost what its width does, and its loss fall with it, as a law of scaling says."""
+    rows = []
+    for job in jobs:
+        times = job.settings["model.d_model"] / 256
+        rows.append({"job": job.id, "times": times**2, "gain": 0.5 * (times**-0.5 - 1)})
+    connection = session.connection()
+    of_job: Any = Job.__table__.c.id == bindparam("job")
+    cost = {"flops": Job.flops * bindparam("times"), "tail_mean": Job.tail_mean + bindparam("gain")}
+    connection.execute(update(Job.__table__).where(of_job).values(**cost), rows)  # type: ignore[arg-type]
+    told: Any = update(Evaluation.__table__).where(Evaluation.job_id == bindparam("job"))  # type: ignore[arg-type]
+    connection.execute(told.values(loss=Evaluation.loss + bindparam("gain")), rows)
 
 
 def _child(kind: str, parent: str, seed: int) -> dict[str, Any]:

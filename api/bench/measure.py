@@ -6,7 +6,8 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from headcount.api.bench import filling, instruments, service, steps
+from headcount.api.bench import filling, instruments, service, steps, tables
+from headcount.api.bench.beside_mlflow import mlflow_figures
 from headcount.orchestrator.bench.figures import Figure, load_words
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Sweep
@@ -40,14 +41,14 @@ def measure(
     took = f"filled in {time.perf_counter() - begun:.0f} s; {load_words()}"
     counts = f"{len(sizes)} sweeps, {jobs:,} jobs, {40 * jobs:,} evaluations"
     yield f"{store.engine.dialect.name}: {counts}, {took}"
-    theirs = steps.mlflow_figures(mlflow, mlflow_jobs) if mlflow else None
+    theirs = mlflow_figures(mlflow, mlflow_jobs, url) if mlflow else None
     if theirs:
-        yield f"MLflow {theirs['version']}, {mlflow_jobs} runs on SQLite; {load_words()}"
+        yield f"{theirs.words()}; {load_words()}"
     yield from steps.writing(store, theirs)
     yield from steps.grouping(store, theirs)
     with service.running(url, home, workers) as where:
         yield f"headcount serve --workers {workers}; {load_words()}"
-        yield from steps.answers(store, where, sweeps)
+        yield from tables.answers(store, where, sweeps)
         yield from steps.streaming(where)
         yield load_words()
         yield from steps.reading_and_writing(url, where, sweeps, readers, seconds)

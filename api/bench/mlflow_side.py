@@ -9,14 +9,15 @@ import time
 EVALUATIONS = 41
 
 
-def main(jobs: int) -> dict[str, object]:
-    """Log `jobs` runs on a SQLite store, then find and group them as its documentation does."""
+def main(jobs: int, store: str | None) -> dict[str, object]:
+    """Log `jobs` runs, then find and group them as its documentation does; on a SQLite file of its own where
+    no other `store` is named."""
     import mlflow
     from mlflow.entities import Metric, Param
 
     logging.disable(logging.INFO)
     with tempfile.TemporaryDirectory() as folder:
-        mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+        mlflow.set_tracking_uri(store or f"sqlite:///{folder}/mlflow.db")
         client = mlflow.MlflowClient()
         experiment = client.create_experiment("bench", artifact_location=f"file://{folder}/artifacts")
         batches, whole = [], []
@@ -43,4 +44,4 @@ def main(jobs: int) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(int(sys.argv[1]))))
+    print(json.dumps(main(int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)))

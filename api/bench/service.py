@@ -22,6 +22,12 @@ class Running(NamedTuple):
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii")
         return [self.pid, *map(int, children.split())]
 
+    def cpu_seconds(self) -> float:
+        """Of computing, of all its processes together."""
+        told = (Path(f"/proc/{pid}/stat").read_text(encoding="utf-8") for pid in self.pids)
+        ticks = (sum(map(int, line.rpartition(")")[2].split()[11:13])) for line in told)
+        return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
 
 @contextmanager
 def running(url: str, home: Path, workers: int) -> Iterator[Running]:

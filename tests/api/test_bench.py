@@ -2,8 +2,8 @@
 
 from headcount.api.bench import filling
 from headcount.api.bench.instruments import fill_instruments
-from headcount.api.bench.steps import ERRORS, OF_INSTRUMENTS, _by_median, _together
-from headcount.api.results import MEASURED, ablation_table, measured_table, named_table
+from headcount.api.bench.tables import OF_INSTRUMENTS, OF_LOSSES, _by_table, _together
+from headcount.api.results import MEASURED, TABLES, ablation_table, measured_table, named_table
 from headcount.orchestrator.bench.figures import Figure, Times
 from headcount.orchestrator.store import Store
 
@@ -21,21 +21,37 @@ def test_a_filled_sweep_is_whole(store: Store) -> None:
 
 
 def test_the_sweep_of_instruments_answers_their_tables(store: Store) -> None:
-    fill_instruments(store, filling.Size("small", 2, 2))
+    fill_instruments(store, filling.Size("small", 4, 2))
     with store.read() as session:
         table = ablation_table(session, "small")
-        found = [named_table(table, name) for name in ("width", "alignment")]
-        found += [measured_table(session, "small", name) for name in MEASURED]
-    assert {f"tables/{f.name}.json" for f in found} == {*OF_INSTRUMENTS, ERRORS}
-    rows = {f.name: len(f.rows) for f in found}
-    # 40 treatments and 10 controls; three tasks
-    assert rows == {"width": 40, "alignment": 20, "errors": 50, "routing": 40, "probe": 40, "downstream": 150}
+        asked = [name.removeprefix("tables/").removesuffix(".json") for name in OF_INSTRUMENTS]
+        found = {
+            name: measured_table(session, "small", name) if name in MEASURED else named_table(table, name)
+            for name in asked
+        }
+    # 80 treatments and 20 controls; three tasks; half of the treatments have an aligned stream
+    rows = dict(width=80, alignment=40, scaling=100, errors=100, routing=80, probe=80, downstream=300)
+    assert {name: len(table.rows) for name, table in found.items()} == rows
 
 
-def test_questions_are_told_the_slowest_first() -> None:
-    whole, *each = _by_median("any", _together([{"a": Times([1.0]), "b": Times([t])} for t in (2.0, 300.0)]))
+def test_every_table_is_asked_for() -> None:
+    asked = {question.partition("?")[0] for question in (*OF_LOSSES, *OF_INSTRUMENTS)}
+    assert asked >= {f"tables/{name}.json" for name in (*TABLES, *MEASURED)}
+    assert asked >= {"table.json", "table.csv", "free.json"}
+
+
+def test_the_tables_of_a_filled_sweep_answer(store: Store) -> None:
+    filling.fill(store, filling.Size("one", 2, 3))
+    names = [name.removeprefix("tables/").removesuffix(".json") for name in OF_LOSSES]
+    with store.read() as session:
+        table = ablation_table(session, "one")
+    assert all(named_table(table, name).rows for name in names if name in TABLES)
+
+
+def test_tables_are_told_the_slowest_first() -> None:
+    whole, *each = _by_table("any", _together([{"a": Times([1.0]), "b": Times([t])} for t in (2.0, 300.0)]))
     assert (whole.name, whole.value, whole.kept) == ("any", 300.0, False)
-    assert [(f.name, f.value) for f in each] == [("  b, median", 300.0), ("  a, median", 1.0)]
+    assert [(f.name, f.value) for f in each] == [("  b", 300.0), ("  a", 1.0)]
 
 
 def test_a_bound_is_kept_or_not() -> None:
