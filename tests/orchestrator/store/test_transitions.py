@@ -1,5 +1,6 @@
 """How jobs move, and what an attempt may still write."""
 
+import json
 import math
 
 import pytest
@@ -15,7 +16,7 @@ from plans import (
     start_next,
     submit_text,
 )
-from sqlalchemy import select
+from sqlalchemy import Text, cast, select
 
 from headcount.orchestrator.store import Store, withdraw
 from headcount.orchestrator.store.models import (
@@ -204,6 +205,20 @@ def test_a_user_error_is_not_tried_again(store: Store) -> None:
         end(session, work, "user_error", "Traceback …\nValueError: no")
         assert session.get_one(Job, work.job_id).state == "failed"
         assert work.job_id not in next_jobs(session, 10)
+
+
+def test_every_attempt_gets_the_stored_configuration_byte_for_byte(store: Store) -> None:
+    submit_text(store)
+    stored = select(cast(Job.config, Text))
+    with store.write() as session:
+        first = start_next(session)
+        before = session.scalars(stored.where(Job.id == first.job_id)).one()
+        end(session, first, "slot_lost", "worker died")
+        second = start_next(session)
+        assert session.scalars(stored.where(Job.id == first.job_id)).one() == before
+    assert (second.job_id, second.number, second.seed) == (first.job_id, 2, first.seed)
+    assert json.dumps({**first.config, "seed": first.seed}) == json.dumps(json.loads(before))
+    assert json.dumps(second.config) == json.dumps(first.config)
 
 
 def test_infrastructure_ends_are_tried_again_until_too_many_bring_no_checkpoint(store: Store) -> None:
