@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,15 @@ class Artifacts:
                 return {}
         start = len(self._root) + 1
         return {path[start:]: int(entry["size"] or 0) for path, entry in found.items()}
+
+    def changed(self, key: str) -> datetime | None:
+        """When a file was put there; none where it is gone."""
+        with self._failures():
+            try:
+                moment: datetime = self._fs.modified(self._path(key))
+            except FileNotFoundError:
+                return None
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Files that are gone already are passed over."""

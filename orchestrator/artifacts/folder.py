@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 from headcount.orchestrator.artifacts.address import Artifacts
@@ -44,6 +45,13 @@ class FolderArtifacts:
                 if file.is_file():
                     found[str(file.relative_to(self._folder))] = file.stat().st_size
         return found
+
+    def changed(self, key: str) -> datetime | None:
+        """When a file was put there, as a link too; none where it is gone."""
+        try:
+            return datetime.fromtimestamp((self._folder / key).stat().st_ctime, UTC)
+        except FileNotFoundError:
+            return None
 
     def delete(self, keys: Iterable[str]) -> None:
         """Files that are gone already are passed over; a folder goes with its last file."""

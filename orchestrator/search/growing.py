@@ -3,6 +3,7 @@
 import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +75,8 @@ class Growing:
             with self.lease.write() as session:
                 sweep = session.get_one(Sweep, sweep_id)
                 spec = self._specs.get(sweep_id)
-                if spec is None or (spec.name, spec.text) != (sweep.name, sweep.yaml):
+                known = spec and (spec.name, spec.text, spec.initial)
+                if spec is None or known != (sweep.name, sweep.yaml, _initial(sweep)):
                     spec = self._specs[sweep_id] = spec_of(sweep)
                 if spec.search is not None:
                     self._search(session, sweep, spec)
@@ -103,8 +105,14 @@ class Growing:
 
 
 def spec_of(sweep: Sweep) -> SweepSpec:
-    """The sweep's file as it was submitted last."""
-    return parse_spec(sweep.yaml, sweep.name, Path(sweep.folder) if sweep.folder else None)
+    """The sweep's file as it was submitted last, with the weights that it started from then."""
+    spec = parse_spec(sweep.yaml, sweep.name, Path(sweep.folder) if sweep.folder else None)
+    return replace(spec, initial=_initial(sweep))
+
+
+def _initial(sweep: Sweep) -> dict[str, Any]:
+    initial: dict[str, Any] = (sweep.adaptive or {}).get("initial", {})
+    return initial
 
 
 def _answer(asked: _Asked) -> dict[str, Any]:

@@ -88,6 +88,7 @@ def sweep_values(plan: "Plan") -> dict[str, Any]:
         "search": asdict(spec.search) if spec.search else None,
         "refine": spec.refine,
         "seed_rule": asdict(spec.seed_rule) if spec.seed_rule else None,
+        **({"initial": plain(spec.initial)} if spec.initial else {}),
     }
     return {
         "description": spec.description,

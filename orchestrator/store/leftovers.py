@@ -16,6 +16,7 @@ from headcount.orchestrator.store.models import (
     Attempt,
     Event,
     Job,
+    Sweep,
     SweepJob,
 )
 from headcount.orchestrator.store.wishes import chunks
@@ -59,6 +60,15 @@ def forget_logs(session: Session, keys: Collection[str]) -> None:
             update(Attempt).where(Attempt.log.in_(chunk)).values(log=None),
             execution_options={"synchronize_session": False},
         )
+
+
+def initial_weights(session: Session) -> set[str]:
+    """SHA-256 of all weights that some job starts from, whether it has begun or not."""
+    weights = Job.config["init.weights"].as_string()
+    found = set(session.scalars(select(weights).distinct()))
+    for adaptive in session.scalars(select(Sweep.adaptive)):
+        found.add((adaptive or {}).get("initial", {}).get("init.weights"))
+    return {sha256 for sha256 in found if sha256}
 
 
 def unclaimed_jobs(session: Session, before: datetime) -> list[str]:

@@ -42,7 +42,9 @@ class Sweep(Base):
     folder: Mapped[str | None] = mapped_column(Text)
     """Where the file lay: relative paths of `data.text` start there."""
     adaptive: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
-    """What the sweep adds to itself: its `search`, `refine` and `seed_rule`; none for a plain grid."""
+    """What the sweep adds to itself: its `search`, `refine` and `seed_rule`; none for a plain grid.
+
+    Under `initial` what its `init.from` stood for when it was submitted: what is added starts there too."""
     texts: Mapped[list[Any] | None] = mapped_column(JSON(none_as_null=True))
     """Of an adaptive sweep, the fields under `data` of each text with its data set's fingerprint."""
     growth: Mapped[str | None] = mapped_column(String(16))

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from headcount.orchestrator.artifacts.folder import open_artifacts
+from headcount.orchestrator.artifacts.folder import AnyArtifacts, open_artifacts
+from headcount.orchestrator.artifacts.weights import weights_key
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, leftovers
 from headcount.orchestrator.store.transitions import job_folder
@@ -15,10 +16,11 @@ KINDS = {
     "models": "of jobs with a result; nothing can be evaluated, probed or converted from them any more",
     "logs": "what ended attempts have printed",
     "jobs": "that no sweep has any more, with their results and files",
+    "weights": "that were put there for jobs to start from, and none in the store does",
 }
 """What may be collected, and what it is or costs."""
 
-BY_DEFAULT = ("checkpoints", "logs", "jobs")
+BY_DEFAULT = ("checkpoints", "logs", "jobs", "weights")
 """Without being named: a model is what a finished job is for."""
 
 
@@ -40,17 +42,29 @@ def find_piles(store: Store, settings: Settings, before: datetime) -> list[Pile]
         models = leftovers.ended_files(session, "model", before)
         logs = leftovers.ended_logs(session, before)
         jobs = leftovers.unclaimed_jobs(session, before)
-    found = _Files(open_artifacts(settings).files("jobs"))
+        needed = {weights_key(sha256) for sha256 in leftovers.initial_weights(session)}
+    artifacts = open_artifacts(settings)
+    weights = artifacts.files("weights")
+    found = _Files(artifacts.files("jobs") | weights)
     of_jobs = {job_folder(job) for job in jobs}
     items = {"jobs": tuple(jobs)}
     for kind, keys in (("checkpoints", checkpoints), ("models", models), ("logs", logs)):
         items[kind] = tuple(key for key in keys if _job_part(key) not in of_jobs)
+    items["weights"] = tuple(
+        sorted(key for key in weights.keys() - needed if _is_older(artifacts, key, before))
+    )
     return [Pile(kind, items[kind], found.size(kind, items[kind])) for kind in KINDS]
 
 
 def collect(store: Store, settings: Settings, pile: Pile, before: datetime, by: str) -> int:
     """Delete a pile; how many of its items went. Raises `UserError` where a file cannot be deleted."""
     artifacts = open_artifacts(settings)
+    if pile.kind == "weights":
+        with store.read() as session:
+            needed = {weights_key(sha256) for sha256 in leftovers.initial_weights(session)}
+        gone = [key for key in pile.items if key not in needed]
+        artifacts.delete(gone)
+        return len(gone)
     found = _Files(artifacts.files("jobs"))
     if pile.kind == "jobs":
         with store.write() as session:
@@ -62,6 +76,12 @@ def collect(store: Store, settings: Settings, pile: Pile, before: datetime, by: 
     with store.write() as session:
         forget(session, pile.items)
     return len(pile.items)
+
+
+def _is_older(artifacts: AnyArtifacts, key: str, before: datetime) -> bool:
+    """Weights that have just come may be those of a sweep whose jobs are not stored yet."""
+    moment = artifacts.changed(key)
+    return moment is not None and moment < before
 
 
 class _Files:

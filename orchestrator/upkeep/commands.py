@@ -24,7 +24,10 @@ def doctor(ray_address: str | None) -> None:
 
 @click.command()
 @click.argument(
-    "kinds", nargs=-1, metavar="[KIND]...", type=click.Choice(["checkpoints", "models", "logs", "jobs"])
+    "kinds",
+    nargs=-1,
+    metavar="[KIND]...",
+    type=click.Choice(["checkpoints", "models", "logs", "jobs", "weights"]),
 )
 @click.option(
     "--older-than",
@@ -38,8 +41,8 @@ def gc(kinds: tuple[str, ...], older_than: str, delete: bool) -> None:
     """Show what can be deleted, and delete it with --delete.
 
     KIND is checkpoints (of ended jobs), logs (what their attempts printed), jobs (that no sweep has any more,
-    with their results) or models (of jobs with a result: only when named, since nothing can be evaluated from
-    them afterwards).
+    with their results), weights (which jobs of a sweep started from, where none of them is left) or models
+    (of jobs with a result: only when named, since nothing can be evaluated from them afterwards).
     """
     from datetime import timedelta
 

@@ -22,16 +22,15 @@ def with_initial(spec: SweepSpec, weights: str, source: Mapping[str, Any]) -> Sw
     """The sweep with the weights of that SHA-256, and with the model's fields as `source` has them, the job
     that the weights are of, where the file does not say otherwise.
 
-    Raises `SpecError` where it contradicts the weights, and for a sweep that adds to itself.
+    Raises `SpecError` where it contradicts the weights.
     """
-    if spec.is_adaptive:
-        raise spec.error(
-            "a sweep that adds cells or seeds to itself starts from drawn weights; leave out search, refine "
-            "or the seeds' rule",
-            f"job.{INIT_FROM}",
-        )
     model = model_fields(source)
     for name in sorted(_SHAPE & model.keys()):
+        if name in spec.ranges:
+            raise spec.error(
+                f"searched over, where the model that {INIT_FROM} names has {model[name]}; leave it out",
+                f"axes.{name}",
+            )
         given = spec.axes.get(name, (spec.job[name],) if name in spec.job else ())
         for value in given:
             if value != model[name]:

@@ -1,5 +1,6 @@
 """Keys at an address, with the same answers from a bucket, another fsspec store and a shared folder."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ def test_what_is_written_is_read_listed_and_deleted(artifacts: Artifacts | Folde
     assert artifacts.read("a/b/two") == b"22"
     assert artifacts.files("a") == {"a/b/one": 1, "a/b/two": 2}
     assert artifacts.files("a/c") == {}
+    age = datetime.now(UTC) - (artifacts.changed("a/b/two") or datetime.max.replace(tzinfo=UTC))
+    assert abs(age.total_seconds()) < 60
+    assert artifacts.changed("a/b/gone") is None
     artifacts.delete(["a/b/one", "a/b/gone"])
     assert artifacts.files("a") == {"a/b/two": 2}
 

@@ -7,6 +7,7 @@ import pytest
 from plans import SWEEP, end, finish, make_plan, start_next, submit_text
 from sqlalchemy import func, select
 
+from headcount.orchestrator.artifacts.weights import weights_key
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, steering
 from headcount.orchestrator.store.journal import now
@@ -72,6 +73,7 @@ def test_what_ended_is_found_and_nothing_changes(
         "models": (1, 100),
         "logs": (2, 20),
         "jobs": (0, 0),
+        "weights": (0, 0),
     }
     assert all(pile.items == () for pile in find_piles(store, settings, now() - timedelta(days=1)))
     assert _piles(store, settings) == piles
@@ -116,6 +118,29 @@ def test_a_job_goes_with_its_results_once_no_sweep_has_it(
         assert session.scalar(select(func.count()).select_from(Event)) == (events or 0) + 1
         assert shared <= set(session.scalars(select(Job.id)))
     assert not any((settings.artifacts / job_folder(job)).exists() for job in settled)
+
+
+def test_weights_stay_while_a_job_starts_from_them(
+    store: Store, settings: Settings, jobs: dict[str, str]
+) -> None:
+    used, unused, late = ("ab" * 32, "cd" * 32, "ef" * 32)
+    for sha256 in (used, unused):
+        _write(settings.artifacts / weights_key(sha256), 30)
+    with store.write() as session:
+        job = session.get_one(Job, jobs["finished"])
+        job.config = {**job.config, "init.weights": used}
+    pile = _piles(store, settings)["weights"]
+    assert (pile.items, pile.size) == ((weights_key(unused),), 30)
+    a_day_ago = now() - timedelta(days=1)
+    assert {pile.kind: pile.items for pile in find_piles(store, settings, a_day_ago)}["weights"] == ()
+    _write(settings.artifacts / weights_key(late), 30)
+    both = Pile("weights", (weights_key(unused), weights_key(late)), 60)
+    with store.write() as session:  # a sweep that was submitted meanwhile
+        job = session.get_one(Job, jobs["failed"])
+        job.config = {**job.config, "init.weights": late}
+    assert collect(store, settings, both, now() + LATER, "tester") == 1
+    left = {file.stem for file in (settings.artifacts / "weights").rglob("*.safetensors")}
+    assert left == {used, late}
 
 
 def test_a_job_that_was_wished_for_again_meanwhile_stays(
