@@ -82,7 +82,8 @@ def _add(
     }
     is_control = bool(control) and all(settings.get(axis) == value for axis, value in control.items())
     if not is_control and (absent := [a for a in columns.axes if a not in settings]):
-        raise ValueError(f"no value of {absent[0]} (column {columns.axes[absent[0]]!r})")
+        hint = "" if control else "; only runs that --control names may lack one"
+        raise ValueError(f"no value of {absent[0]} (column {columns.axes[absent[0]]!r}){hint}")
     for name in ("seed", "step", "loss"):
         if name in numbers and numbers[name] not in values:
             raise ValueError(f"no {name} (column {numbers[name]!r})")

@@ -192,6 +192,15 @@ def test_a_bad_row_is_named_and_nothing_is_imported(
         assert session.scalar(select(func.count()).select_from(Job)) == 0
 
 
+def test_controls_without_an_axis_are_told_how_they_are_named(sqlite_store: Store, tmp_path: Path) -> None:
+    file = write(tmp_path / "runs.csv", ["mhar,4,0,3.5,n", "additive,,0,3.6,n"])
+    with pytest.raises(UserError) as caught:
+        read(sqlite_store, file, control={})
+    assert str(caught.value).splitlines()[1:] == [
+        "  line 3: no value of model.routing_heads (column 'H'); only runs that --control names may lack one"
+    ]
+
+
 def test_every_bad_row_is_named_at_once(sqlite_store: Store, tmp_path: Path) -> None:
     good = [f"mhar,4,{seed},3.5,n" for seed in range(3)]
     file = write(tmp_path / "runs.csv", [*good, "mhar,4,1,3.5,n", *["mhar,4,9,x,n"] * 30])
