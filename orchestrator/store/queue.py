@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, exists, func, literal, or_, select
+from sqlalchemy import ColumnElement, bindparam, exists, func, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from headcount.orchestrator.scheduling.turns import Lane, Need, Turn, Waiting, arrange
@@ -49,17 +49,17 @@ class Queue:
 
         Returns whether wishes changed.
         """
-        newest = session.connection().scalar(_NEWEST) or 0
-        told: set[str | None] = set()
         if self._read_to is None:
-            told = {None}
-        elif newest > self._read_to:
-            told = set(session.connection().scalars(_NEWS, {"after": self._read_to}))
+            self._read_to = session.connection().scalar(_NEWEST) or 0
+            self._read_all(session)
+            return True
+        news = session.connection().execute(_NEWS, {"after": self._read_to}).all()
+        self._read_to = max((event.id for event in news), default=self._read_to)
+        told = {event.job_id for event in news if event.job_id is None or event.kind in _MAKES_WAIT}
         if None in told:
             self._read_all(session)
         elif told:
-            self._add(session, [job_id for job_id in told if job_id is not None])
-        self._read_to = newest
+            self._add(session, told)
         return None in told
 
     def took(self, job_id: str) -> None:
@@ -160,10 +160,8 @@ def _ran_out_of_memory() -> ColumnElement[bool]:
 
 _EVENT: Any = Event.__table__
 _NEWEST = select(func.max(_EVENT.c.id))
-_NEWS = select(_EVENT.c.job_id).where(
-    _EVENT.c.id > bindparam("after"),
-    or_(_EVENT.c.job_id.is_(None), _EVENT.c.kind.in_(("requeued", "ready"))),
-)
+_NEWS = select(_EVENT.c.id, _EVENT.c.job_id, _EVENT.c.kind).where(_EVENT.c.id > bindparam("after"))
+_MAKES_WAIT = ("requeued", "ready")
 
 
 def next_jobs(session: Session, limit: int) -> list[str]:
