@@ -52,9 +52,8 @@ def test_unknown_names_are_refused(home: Home) -> None:
         _refused(home, [command, "abc"], "no job 'abc'; 'headcount jobs SWEEP' lists their ids")
 
 
-def test_a_cluster_that_does_not_answer_is_named(home: Home) -> None:
+def test_a_cluster_that_is_reached_otherwise_is_named(home: Home) -> None:
     file = home.sweep(60)
-    _refused(home, ["run", file, "--ray-address", "127.0.0.1:9"], "cannot reach Ray at 127.0.0.1:9")
     _refused(home, ["run", file, "--ray-address", "ray://127.0.0.1:9"], "run on one of its nodes")
     assert home.rows("SELECT DISTINCT state FROM job") == [("queued",)]
 

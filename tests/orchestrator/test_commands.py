@@ -63,9 +63,9 @@ def _be_headcount(arguments: tuple[str, ...], screen: Path) -> NoReturn:
 
 
 def content(store_url: str, folder: Path) -> tuple[dict[str, list[Any]], set[str]]:
-    """Every row of the store but who schedules, and every file beside it."""
+    """Every row of the store, and every file beside it."""
     with closing(open_store(store_url)) as store, store.read() as session:
-        tables = [table for table in Base.metadata.sorted_tables if table.name != "lease"]
+        tables = Base.metadata.sorted_tables
         rows = {table.name: session.execute(select(table)).all() for table in tables}
     return rows, {str(file) for file in folder.rglob("*") if not file.name.startswith("headcount.db")}
 
@@ -131,7 +131,6 @@ WRONG = {
     "'lab' is no service's address; expected one such as": "submit small.yaml --url lab",
     "http://127.0.0.1:9 does not answer": "submit small.yaml --url http://127.0.0.1:9; "
     "watch small --url http://127.0.0.1:9",
-    "cannot reach Ray at 127.0.0.1:9": "scheduler --ray-address 127.0.0.1:9",
     "70000 is not in the range": "scheduler --metrics-port 70000",
     "--older-than soon: expected a time such as": "gc --older-than soon",
     "'modells' is not one of 'checkpoints', 'models', 'logs', 'jobs'": "gc modells",
@@ -152,6 +151,11 @@ def test_a_mistake_is_one_error_and_changes_nothing(typed: Typed, store_url: str
             assert (code, printed, said.count("Error: ")) == (2, "", 1), (command, code, printed, said)
             assert message in said.splitlines()[-1], (command, said)
     assert content(store_url, tmp_path) == before
+
+
+def test_a_run_whose_ray_does_not_answer_ends_with_it_and_schedules_no_more(typed: Typed) -> None:
+    code, _, said = typed("run", "small.yaml", "--ray-address", "127.0.0.1:9")
+    assert (code, said) == (2, "Error: cannot reach Ray at 127.0.0.1:9: nothing answers there\n")
     assert typed("status", "small") == (0, "small: 3 queued of 3\nScheduler: none at work\n", "")
 
 
