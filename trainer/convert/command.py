@@ -67,6 +67,8 @@ def main(arguments: Sequence[str], program: str = "python -m headcount.trainer.c
     given = parser.parse_args(arguments)
     if (given.model is None) == (given.random is None):
         raise UserError("name a MODEL to convert, or a shape with --random")
+    if given.random is not None and given.to == "huggingface":
+        raise UserError("--random goes to headcount and back by itself; leave out --to")
     for option in ("routing_heads", "block_size", "context"):
         value = getattr(given, option)
         if value is not None and value < 1:

@@ -77,6 +77,7 @@ def test_a_converted_model_is_opened_by_what_opens_a_trained_one(
     [
         ([], "name a MODEL to convert, or a shape with --random"),
         (["MODEL", "--random", "nano"], "name a MODEL to convert, or a shape with --random"),
+        (["--random", "nano", "--to", "huggingface"], "--random goes to headcount and back by itself"),
         (["MODEL", "--routing-heads", "0"], "--routing-heads: got 0; expected 1 or more"),
         (["MODEL", "--block-size", "-1"], "--block-size: got -1; expected 1 or more"),
         (["MODEL", "--context", "0"], "--context: got 0; expected 1 or more"),
