@@ -24,8 +24,8 @@ def figure(sweep: str, view: str, name: str | None, out: Path) -> None:
     """A figure of SWEEP as a file, without a browser."""
     from urllib.parse import parse_qsl
 
-    from headcount.dashboard.exports.files import MEDIA_TYPES, figure_of, file_of
-    from headcount.dashboard.pages.sweep import sweep_page
+    from headcount.dashboard.exports.files import MEDIA_TYPES, file_of
+    from headcount.dashboard.pages.sweep import figure_of, sweep_page
     from headcount.orchestrator.artifacts.folder import open_artifacts
     from headcount.orchestrator.settings import load_settings
     from headcount.orchestrator.store import open_store

@@ -10,12 +10,12 @@ from headcount.api.answering import Body, of_sweep
 from headcount.api.results import job_view
 from headcount.api.security import needs
 from headcount.api.versions import job_version, sweeps_version
-from headcount.dashboard.exports.files import MEDIA_TYPES, figure_of, file_of, named
+from headcount.dashboard.exports.files import MEDIA_TYPES, file_of
 from headcount.dashboard.pages.compare_view import comparison
 from headcount.dashboard.pages.job import title_of
 from headcount.dashboard.pages.job_figures import FOR_PAPER, job_figures
-from headcount.dashboard.pages.sweep import sweep_page
-from headcount.dashboard.panel import Figure
+from headcount.dashboard.pages.sweep import figure_of, sweep_page
+from headcount.dashboard.panel import Figure, named
 from headcount.dashboard.shared import page
 from headcount.orchestrator.artifacts.folder import open_artifacts
 

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headcount.api.results import AblationTable
+from headcount.api.results import AblationTable, QueryError
 from headcount.dashboard import text
 from headcount.dashboard.choice import Choice
 from headcount.dashboard.figures.table import FigureTable
+from headcount.trainer.errors import nearest
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,14 @@ class Figure:
     kind: str = ""
     csv: str = ""
     """Where the API has its numbers in full precision; empty: where it has the page's."""
+
+
+def named(figures: Sequence[Figure], id: str) -> Figure:
+    """The one of a view's figures with this id. Raises `QueryError` where there is none."""
+    by_id = {figure.id: figure for figure in figures}
+    if id not in by_id:
+        raise QueryError(f"this view has no figure {id!r}; {nearest(id, by_id)}")
+    return by_id[id]
 
 
 def caption(table: AblationTable, choice: Choice, marks: str, absent: Sequence[text.Absent]) -> str:

@@ -1,13 +1,10 @@
 """A figure of a page as a file, in any of the forms that the page offers."""
 
-from collections.abc import Sequence
-
 from headcount.api.results import QueryError
 from headcount.dashboard.exports.drawing import Form, figure_file
 from headcount.dashboard.exports.latex import figure_latex, table_latex
 from headcount.dashboard.exports.marks import marks_of
 from headcount.dashboard.exports.numbers import figure_csv
-from headcount.dashboard.pages.sweep import SweepPage
 from headcount.dashboard.panel import Figure
 from headcount.trainer.errors import nearest
 
@@ -35,18 +32,3 @@ def file_of(figure: Figure, form: str) -> bytes:
     if form == "table.tex":
         return table_latex(figure.title, figure.table).encode()
     raise QueryError(f"a figure has no form {form!r}; {nearest(form, MEDIA_TYPES)}")
-
-
-def figure_of(page: SweepPage, id: str | None) -> Figure:
-    """The figure of a page with this id, or its first. Raises `QueryError` where there is none."""
-    if not page.figures:
-        raise QueryError(f"the tab {page.choice.tab!r} of {page.sweep.name!r} has no figure")
-    return page.figures[0] if id is None else named(page.figures, id)
-
-
-def named(figures: Sequence[Figure], id: str) -> Figure:
-    """The one of a view's figures with this id. Raises `QueryError` where there is none."""
-    by_id = {figure.id: figure for figure in figures}
-    if id not in by_id:
-        raise QueryError(f"this view has no figure {id!r}; {nearest(id, by_id)}")
-    return by_id[id]

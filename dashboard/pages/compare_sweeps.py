@@ -11,7 +11,6 @@ from headcount.api.results.compare import ComparedSweep, compare_sweeps, compare
 from headcount.dashboard import text
 from headcount.dashboard.choice import Choice, choose
 from headcount.dashboard.figures.bars import Measure
-from headcount.dashboard.figures.extent import on_one_scale
 from headcount.dashboard.pages.compare import (
     MOST_LINES,
     Asked,
@@ -21,6 +20,7 @@ from headcount.dashboard.pages.compare import (
     at_most,
     without,
 )
+from headcount.dashboard.pages.compare_scale import on_one_scale
 from headcount.dashboard.panel import Figure
 from headcount.dashboard.tabs import FIGURES, View
 from headcount.orchestrator.store.models import Sweep

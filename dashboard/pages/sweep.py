@@ -14,6 +14,7 @@ from headcount.api.results import (
     HeadCurve,
     JobSummary,
     PairedStatistics,
+    QueryError,
     SweepView,
     TableRow,
     ablation_table,
@@ -29,7 +30,7 @@ from headcount.api.results.selection import RATE
 from headcount.dashboard.choice import FILTERED_TABS, TABS, Choice, choose, tab_of, tabs_of
 from headcount.dashboard.options import MEASURED_TABS, MEASURES
 from headcount.dashboard.pages.headline import Headline, headline, shape_sentence
-from headcount.dashboard.panel import Figure
+from headcount.dashboard.panel import Figure, named
 from headcount.dashboard.rendering import ROOT
 from headcount.dashboard.tabs import FIGURES, View
 from headcount.dashboard.tabs.view import nothing_kept
@@ -128,6 +129,13 @@ def sweep_page(
         axes=tuple(axis for axis in table.axes if axis not in choice.constant),
         csv=f"{ROOT.get()}/api/v1/sweeps/{quote(name, safe='')}/table.csv",
     )
+
+
+def figure_of(page: SweepPage, id: str | None) -> Figure:
+    """The figure of a page with this id, or its first. Raises `QueryError` where there is none."""
+    if not page.figures:
+        raise QueryError(f"the tab {page.choice.tab!r} of {page.sweep.name!r} has no figure")
+    return page.figures[0] if id is None else named(page.figures, id)
 
 
 def table_of(session: Session, name: str, query: Mapping[str, str]) -> AblationTable:

@@ -11,9 +11,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy.orm import Session
 
 from headcount.api.results import QueryError
-from headcount.dashboard.exports.files import figure_of, file_of
+from headcount.dashboard.exports.files import file_of
 from headcount.dashboard.figure_command import figure as command
-from headcount.dashboard.pages.sweep import sweep_page
+from headcount.dashboard.pages.sweep import figure_of, sweep_page
 from headcount.orchestrator.store import Store
 
 STARTS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "csv": b"series,", "tex": b"\\begin{figure}"}
