@@ -1,6 +1,6 @@
 """What a training job tells while it runs: plain records, in order. Imports without torch."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 
@@ -93,20 +93,7 @@ class Result:
 
 Event = Started | Progress | Evaluation | Routing | Spike | Checkpoint | Artifact | Result
 
-_KINDS: dict[str, type] = {
-    kind.__name__.lower(): kind
-    for kind in (Started, Progress, Evaluation, Routing, Spike, Checkpoint, Artifact, Result)
-}
-
 
 def to_record(event: Event) -> dict[str, Any]:
     """A plain dictionary with the event's kind under `kind`; survives JSON but for NaN and infinity."""
     return {"kind": type(event).__name__.lower(), **asdict(event)}
-
-
-def from_record(record: dict[str, Any]) -> Event:
-    """The inverse of `to_record`."""
-    kind = _KINDS[record["kind"]]
-    values = {f.name: record[f.name] for f in fields(kind)}
-    event: Event = kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in values.items()})
-    return event
