@@ -1,6 +1,8 @@
 """Every command as typed, right and wrong, on both engines: exit code, one clear error, nothing half done."""
 
+import importlib
 import os
+import pkgutil
 import re
 import sys
 import traceback
@@ -14,6 +16,7 @@ from homes import SWEEP
 from sqlalchemy import select
 
 from headcount.__main__ import main
+from headcount.orchestrator import exchange, following, submitting, upkeep
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Base
 
@@ -22,9 +25,21 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*fork")
 Typed = Callable[..., tuple[int, str, str]]
 
 
+@pytest.fixture(scope="module")
+def imported() -> None:
+    """What each command would import in a process of its own."""
+    for room in (submitting, following, upkeep, exchange):
+        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+            importlib.import_module(module.name)
+
+
 @pytest.fixture
 def typed(
-    store_url: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    imported: None,
+    store_url: str,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Typed:
     """Types a command over an empty store, beside a sweep's file; its exit code and what it prints."""
     for name in ("RAY_ADDRESS", "HEADCOUNT_ARTIFACTS", "HEADCOUNT_URL", "HEADCOUNT_TOKEN"):
@@ -38,7 +53,7 @@ def typed(
     screen = tmp_path_factory.mktemp("screen")
 
     def type_it(*arguments: str) -> tuple[int, str, str]:
-        if (child := os.fork()) == 0:  # a process of its own, without the second that its imports take
+        if (child := os.fork()) == 0:
             _be_headcount(arguments, screen)
         _, status = os.waitpid(child, 0)
         return os.waitstatus_to_exitcode(status), *((screen / n).read_text() for n in ("out", "err"))
