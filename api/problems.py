@@ -97,7 +97,7 @@ def install_handlers(app: FastAPI) -> None:
     app.add_exception_handler(Problem, answer_problem)
     app.add_exception_handler(HTTPException, answer_http_error)
     app.add_exception_handler(RequestValidationError, _invalid_request)
-    app.add_exception_handler(UserError, _user_error)
+    app.add_exception_handler(UserError, answer_user_error)
 
 
 def answer_problem(request: Request, error: Exception) -> Response:
@@ -133,7 +133,8 @@ def _sentence(message: str) -> str:
     return "unknown parameter" if message == "Extra inputs are not permitted" else message
 
 
-def _user_error(request: Request, error: Exception) -> Response:
+def answer_user_error(request: Request, error: Exception) -> Response:
+    """The answer for a mistake of the user's, or a store that does not answer."""
     if isinstance(error, NotFoundError):
         return problem_response(request.scope, 404, "not_found", str(error))
     if isinstance(error, StoreUnavailable):

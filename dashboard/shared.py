@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api.answering import Body, answer
-from headcount.api.results import NotFoundError
-from headcount.dashboard.pages.errors import error_page
+from headcount.dashboard.pages.errors import user_error_page
 from headcount.trainer.errors import UserError
 
 MEDIA_TYPE = "text/html; charset=utf-8"
@@ -41,10 +40,8 @@ async def page(
         )
     except Incomplete as found:
         return Response(status_code=307, headers={"Location": f"?{found.query}"})
-    except NotFoundError as error:
-        return error_page(404, str(error))
     except UserError as error:
-        return error_page(422, str(error))
+        return user_error_page(error)
 
 
 def _body(made: str | Body) -> Body:

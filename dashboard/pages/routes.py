@@ -12,7 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headcount.api.answering import of_sweep
 from headcount.api.app import create_app
 from headcount.api.dependencies import LARGEST, SettingsDep, StoreDep
-from headcount.api.results import NotFoundError
 from headcount.api.security import Access, needs
 from headcount.api.versions import job_version, sweeps_version
 from headcount.dashboard import figure_files
@@ -20,7 +19,7 @@ from headcount.dashboard.html import compare_html, job_html, reference_html, swe
 from headcount.dashboard.pages import login
 from headcount.dashboard.pages import submission as submit
 from headcount.dashboard.pages.compare_view import comparison
-from headcount.dashboard.pages.errors import error_page, install_pages
+from headcount.dashboard.pages.errors import install_pages, user_error_page
 from headcount.dashboard.pages.job_logs import log_text
 from headcount.dashboard.pages.reference import reference_page
 from headcount.dashboard.pages.sweep import choice_of, sweep_page, table_of
@@ -105,7 +104,7 @@ def get_log(store: StoreDep, settings: SettingsDep, job: str, number: AttemptNum
         with store.read() as session:
             text = log_text(session, job, number, open_artifacts(settings).read)
     except UserError as error:
-        return error_page(404 if isinstance(error, NotFoundError) else 422, str(error))
+        return user_error_page(error)
     return PlainTextResponse(text, headers={"Cache-Control": "no-store"})
 
 

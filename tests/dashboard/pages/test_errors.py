@@ -1,7 +1,10 @@
 """Who asks for a page gets its errors as pages; who asks for data gets problems."""
 
+from typing import Any
+
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy.exc import OperationalError
 
 PAGE = {"Accept": "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"}
 
@@ -24,3 +27,20 @@ def test_for_programs_it_is_a_problem(client: TestClient, path: str, accept: str
     assert answer.status_code == 404
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["detail"] == "there is nothing at this path"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/sweeps/head-count", "/compare", "/reference", "/submit?from=head-count"]
+)
+def test_a_store_that_does_not_answer_is_a_page_too(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def refuse(*words: Any, **more: Any) -> None:
+        raise OperationalError("SELECT 1", None, Exception("connection to server failed"))
+
+    monkeypatch.setattr("sqlalchemy.orm.Session.execute", refuse)
+    monkeypatch.setattr("sqlalchemy.orm.Session.scalars", refuse)
+    answer = client.get(path, headers=PAGE)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "<h1>The store does not answer</h1>" in answer.text
+    assert "connection to server failed" in answer.text
