@@ -4,16 +4,13 @@ import io
 import json
 
 import pytest
+from planned import MANIFEST, planned
 from rich.console import Console
 
-from headcount.sweeps.file.spec import parse_spec
 from headcount.sweeps.forecasting.speed import History
-from headcount.sweeps.planning.plan import Plan, plan
 from headcount.sweeps.rendering import amount, plan_as_dict, render_plan
-from headcount.trainer.data import Manifest
 from headcount.trainer.flops import job_flops, parameter_count
 
-MANIFEST = Manifest("f" * 64, "stdlib", 256, 9_000_000, 500_000, 1_000, 9_500_000)
 TEXT = """\
 name: grid
 job:
@@ -22,10 +19,6 @@ job:
   train: {steps: 200, batch_tokens: 1024}
 axes: {model.routing_heads: [1, 2]}
 """
-
-
-def planned(text: str) -> Plan:
-    return plan(parse_spec(text, "sweep.yaml"), lambda config: MANIFEST)
 
 
 def printed(text: str, history: History | None = None) -> list[str]:

@@ -1,10 +1,10 @@
 """The small variant of a sweep: what it takes from the file, its text, and where its mistakes are told."""
 
 import pytest
+from planned import MANIFEST
 
 from headcount.sweeps.file.spec import Analysis, SpecError, SweepSpec, parse_spec
 from headcount.sweeps.planning.plan import plan
-from headcount.trainer.data import Manifest
 
 TEXT = """\
 name: grid
@@ -91,7 +91,6 @@ def test_a_mistake_in_the_section_is_told_without_asking_for_the_variant() -> No
 
 
 def test_a_cell_that_breaks_a_rule_is_told_where_the_variant_gives_it() -> None:
-    manifest = Manifest("f" * 64, "text", 256, 9_000_000, 500_000, 1_000, 9_500_000)
     broken = small(TEXT.replace("routing_heads: [2, 4]", "routing_heads: [2, 3]"))
     with pytest.raises(SpecError, match=r"grid\.yaml:15: axes\.model\.routing_heads\[1\]: 3 does not divide"):
-        plan(broken, lambda data: manifest)
+        plan(broken, lambda data: MANIFEST)

@@ -1,17 +1,15 @@
 """What a plan costs, and what it warns of."""
 
 import math
+from dataclasses import replace
 
 import pytest
+from planned import MANIFEST, planned
 
-from headcount.sweeps.file.spec import parse_spec
 from headcount.sweeps.forecasting.forecast import Forecast, forecast
 from headcount.sweeps.forecasting.speed import History
-from headcount.sweeps.planning.plan import plan
-from headcount.trainer.data import Manifest
 from headcount.trainer.flops import job_flops, parameter_count
 
-MANIFEST = Manifest("f" * 64, "stdlib", 256, 300_000, 50_000, 1_000, 350_000)
 TRAIN = "train: {steps: 200, batch_tokens: 1024}"
 MHAR = f"name: s\njob: {{model: {{residual: mhar}}, {TRAIN}}}\n"
 ANY_STEPS = MHAR.replace("steps: 200, ", "")
@@ -19,25 +17,21 @@ TWO_SEEDS = "seeds: [0, 1]\n"
 
 
 def of(text: str) -> Forecast:
-    return forecast(plan(parse_spec(text, "sweep.yaml"), lambda config: MANIFEST))
+    """Over a short text."""
+    return forecast(planned(text, lambda config: replace(MANIFEST, train_tokens=300_000)))
 
 
 def test_the_costs_are_the_trainer_s_formulas_summed_over_all_jobs() -> None:
-    planned = plan(
-        parse_spec(
-            ANY_STEPS + TWO_SEEDS + "axes: {model.d_ff: [96, 192], train.steps: [100, 200]}", "sweep.yaml"
-        ),
-        lambda config: MANIFEST,
-    )
-    cost = forecast(planned)
-    assert len(cost.cells) == len(planned.cells) == 8
-    for job in planned.jobs:
+    sweep = planned(ANY_STEPS + TWO_SEEDS + "axes: {model.d_ff: [96, 192], train.steps: [100, 200]}")
+    cost = forecast(sweep)
+    assert len(cost.cells) == len(sweep.cells) == 8
+    for job in sweep.jobs:
         one = cost.cells[job.cell]
         assert one.parameters == parameter_count(job.config)
         assert one.tokens == job.config.train.steps * 1024
         assert one.flops == job_flops(job.config)
     assert cost.tokens == 8 * (100 + 200) * 1024
-    assert cost.flops == pytest.approx(math.fsum(job_flops(job.config) for job in planned.jobs), rel=1e-12)
+    assert cost.flops == pytest.approx(math.fsum(job_flops(job.config) for job in sweep.jobs), rel=1e-12)
 
 
 def test_the_half_width_is_student_s() -> None:
@@ -107,16 +101,16 @@ def test_a_plan_warns_of_what_its_table_cannot_say(text: str, warnings: list[str
 
 def test_a_best_rate_at_the_grid_s_edge_is_told_from_the_results() -> None:
     text = MHAR + TWO_SEEDS + "axes: {model.routing_heads: [1, 2], train.peak_lr: [1e-4, 1e-3, 1e-2]}"
-    planned = plan(parse_spec(text, "sweep.yaml"), lambda config: MANIFEST)
+    sweep = planned(text)
     losses = {1e-4: 3.0, 1e-3: 2.5, 1e-2: 2.0}
     results: dict[str, float | None] = {
-        job.id: losses[job.config.train.peak_lr] for job in planned.jobs if job.config.seed == 0
+        job.id: losses[job.config.train.peak_lr] for job in sweep.jobs if job.config.seed == 0
     }
-    assert forecast(planned, History("cpu", 1, results=results)).warnings == ()  # one of two seeds
-    for job in planned.jobs:
+    assert forecast(sweep, History("cpu", 1, results=results)).warnings == ()  # one of two seeds
+    for job in sweep.jobs:
         diverges = job.config.model.routing_heads == 2 and job.config.train.peak_lr == 1e-2
         results[job.id] = None if diverges else losses[job.config.train.peak_lr]
-    assert forecast(planned, History("cpu", 1, results=results)).warnings == (
+    assert forecast(sweep, History("cpu", 1, results=results)).warnings == (
         "train.peak_lr 0.01 is the best for 2 of 3 methods so far, and lies at the grid's edge: a higher one "
         "may be better still",
     )
@@ -124,6 +118,6 @@ def test_a_best_rate_at_the_grid_s_edge_is_told_from_the_results() -> None:
 
 def test_a_budget_that_may_not_hold_all_is_told() -> None:
     text = MHAR + TWO_SEEDS + "budget: {gpu_hours: 0.001}"
-    planned = plan(parse_spec(text, "sweep.yaml"), lambda config: MANIFEST)
-    [warning] = forecast(planned, History("cuda", 1)).warnings + forecast(planned, History("cpu", 1)).warnings
+    sweep = planned(text)
+    [warning] = forecast(sweep, History("cuda", 1)).warnings + forecast(sweep, History("cpu", 1)).warnings
     assert warning.startswith("the budget of 0.001 GPU-hours may not hold all jobs, which take 0.0")

@@ -3,17 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from planned import planned
 
-from headcount.sweeps.file.spec import parse_spec
 from headcount.sweeps.forecasting.forecast import forecast
 from headcount.sweeps.forecasting.makespan import makespan
 from headcount.sweeps.forecasting.memory import peak_memory
 from headcount.sweeps.forecasting.speed import CPU_MODEL, GPU_MODEL, History, Measured, Rate, rate_of
-from headcount.sweeps.planning.plan import plan
 from headcount.trainer.config import JobConfig, job_from_fields
-from headcount.trainer.data import Manifest
 
-MANIFEST = Manifest("f" * 64, "stdlib", 256, 300_000, 50_000, 1_000, 350_000)
 TEXT = "name: s\njob: {model: {residual: mhar}}\naxes: {model.routing_heads: [1, 2]}\nseeds: [0, 1]\n"
 
 
@@ -58,15 +55,15 @@ def test_jobs_fill_slots_in_their_order() -> None:
 
 
 def test_only_jobs_without_a_result_take_time_and_memory() -> None:
-    planned = plan(parse_spec(TEXT, "s.yaml"), lambda config: MANIFEST)
-    known = {position: c.config for position, c in enumerate(planned.jobs)}
+    sweep = planned(TEXT)
+    known = {position: c.config for position, c in enumerate(sweep.jobs)}
     measured = replace(
         history(*((config, 10.0, 2.0**30 + position) for position, config in known.items())),
-        results={planned.jobs[0].id: 3.0, planned.jobs[1].id: None},
+        results={sweep.jobs[0].id: 3.0, sweep.jobs[1].id: None},
     )
-    cost = forecast(planned, measured)
+    cost = forecast(sweep, measured)
     assert cost.time is not None
-    left = planned.jobs[2:]
+    left = sweep.jobs[2:]
     seconds = [cost.cells[job.cell].flops / 1e11 for job in left]
     assert cost.time.jobs == len(left) == 4
     assert cost.time.slot_hours.typical == pytest.approx(sum(seconds) / 3600)
@@ -77,16 +74,16 @@ def test_only_jobs_without_a_result_take_time_and_memory() -> None:
 def test_max_parallel_bounds_the_slots() -> None:
     eight = history(slots=8, device="cuda")
     for resources, slots in (("max_parallel: 3", 3), ("max_parallel: 9", 8), ("gpu_share: auto", 8)):
-        planned = plan(parse_spec(f"{TEXT}resources: {{{resources}}}", "s.yaml"), lambda config: MANIFEST)
-        time = forecast(planned, eight).time
+        sweep = planned(f"{TEXT}resources: {{{resources}}}")
+        time = forecast(sweep, eight).time
         assert time is not None
         assert time.slots == slots
 
 
 def test_the_noise_decides_what_is_resolved() -> None:
-    planned = plan(parse_spec(TEXT, "s.yaml"), lambda config: MANIFEST)
-    assumed = forecast(planned).resolution
-    measured = forecast(planned, replace(history(), delta_sd=0.01, delta_cells=6)).resolution
+    sweep = planned(TEXT)
+    assumed = forecast(sweep).resolution
+    measured = forecast(sweep, replace(history(), delta_sd=0.01, delta_cells=6)).resolution
     assert assumed is not None
     assert measured is not None
     assert (assumed.sd, assumed.cells, assumed.comparisons) == (0.005, 0, 2)
@@ -95,12 +92,10 @@ def test_the_noise_decides_what_is_resolved() -> None:
     assert measured.family is not None
     assert measured.family > measured.one
     many = TEXT.replace("model.routing_heads: [1, 2]", f"train.peak_lr: {[n / 1e5 for n in range(1, 2001)]}")
-    hopeless = forecast(plan(parse_spec(many, "s.yaml"), lambda config: MANIFEST)).resolution
+    hopeless = forecast(planned(many)).resolution
     assert hopeless is not None
     assert (hopeless.comparisons, hopeless.family) == (2000, None)
-    assert (
-        forecast(plan(parse_spec(TEXT.replace("[0, 1]", "[0]"), "s"), lambda c: MANIFEST)).resolution is None
-    )
+    assert forecast(planned(TEXT.replace("[0, 1]", "[0]"))).resolution is None
 
 
 @pytest.mark.parametrize(

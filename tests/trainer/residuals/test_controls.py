@@ -4,12 +4,10 @@ import math
 
 import pytest
 import torch
+from planned import planned
 from residual_reference import SITES, embedding, reads_of, stream_of
 from residual_variants import build, job, perturb, tokens
 
-from headcount.sweeps.file.spec import parse_spec
-from headcount.sweeps.planning.plan import plan
-from headcount.trainer.data import Manifest
 from headcount.trainer.residuals.mhar import Stream
 
 
@@ -101,10 +99,9 @@ control: {model.routing_heads: 1, model.logit_scale: 0.35355}
 
 
 def test_one_head_at_matched_temperature_is_one_line_of_a_sweep() -> None:
-    manifest = Manifest("f" * 64, "stdlib", 256, 9_000_000, 500_000, 1_000, 9_500_000)
-    result = plan(parse_spec(MATCHED, "sweep.yaml"), lambda config: manifest)
-    pairs = {planned.config.train.peak_lr: planned for planned in result.jobs if planned.control_id}
-    controls = {planned.id: planned.config.model for planned in result.jobs if not planned.control_id}
+    result = planned(MATCHED)
+    pairs = {job.config.train.peak_lr: job for job in result.jobs if job.control_id}
+    controls = {job.id: job.config.model for job in result.jobs if not job.control_id}
     assert pairs.keys() == {0.001, 0.003}
     for treatment in pairs.values():
         control = controls[str(treatment.control_id)]
