@@ -9,6 +9,7 @@ import click
 if TYPE_CHECKING:
     from headcount.api.results.scaling import Scaling
     from headcount.sweeps.statistics import PairedDelta
+    from headcount.sweeps.statistics.chinchilla import ChinchillaLaws
     from headcount.sweeps.statistics.scaling import FittedGain, FittedGap, Laws
 
 _COLUMNS = ("loss", "FLOP", "equal steps", "equal FLOP", "equal time", "gain", "time gain")
@@ -22,7 +23,8 @@ def scaling(sweep: str, as_json: bool) -> None:
 
     L = E + A (C / C0)^-alpha is fitted to the controls, which need four different computes. Each treatment is
     compared with its control at equal steps, and with the law at equal FLOPs and at equal training time. A
-    gain is the controls' compute, or time, for its loss, over its own. Intervals are of 95 %.
+    gain is the controls' compute, or time, for its loss, over its own. Where the controls have three sizes
+    and three lengths or more, L = E + A / N^alpha + B / D^beta is fitted too. Intervals are of 95 %.
     """
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy is imported: fits have three parameters
     from rich.console import Console
@@ -51,9 +53,11 @@ def show_scaling(found: "Scaling", console: Any) -> None:
     console.print(f"by compute: {_law_words(found.by_compute, 'C', 'FLOP')}, {found.runs} runs", markup=False)
     if found.by_time is not None:
         console.print(f"by time:    {_law_words(found.by_time, 't', 's')}", markup=False)
+    if found.by_size is not None:
+        console.print(f"by size:    {_size_words(found.by_size)}", markup=False)
     grid = Table(box=None, pad_edge=False, header_style="dim")
     grid.add_column("cell")
-    for name in _COLUMNS:
+    for name in (*_COLUMNS, *(["token gain"] if found.by_size else [])):
         grid.add_column(name, justify="right", no_wrap=True)
     for worth in found.cells:
         grid.add_row(
@@ -65,6 +69,7 @@ def show_scaling(found: "Scaling", console: Any) -> None:
             _difference(worth.at_equal_time),
             _gain(worth.gain),
             _gain(worth.time_gain),
+            *([_gain(worth.token_gain)] if found.by_size else []),
         )
     console.width = max(console.width, 160)
     console.print(grid)
@@ -85,6 +90,21 @@ def _law_words(laws: "Laws", variable: str, unit: str) -> str:
         f"L = {law.irreducible:.4g} + {law.coefficient:.4g} ({variable} / {law.scale:.3g} {unit})"
         f"^-{law.exponent:.3g}; E {e_low:.3g} to {e_high:.3g}, exponent {low:.3g} to {high:.3g}; "
         f"fitted from {law.computes[0]:.3g} to {law.computes[1]:.3g} {unit}"
+    )
+
+
+def _size_words(laws: "ChinchillaLaws") -> str:
+    law = laws.law
+    said = {
+        name: f"{low:.3g} to {high:.3g}"
+        for name in ("irreducible", "size_exponent", "data_exponent")
+        for low, high in [laws.interval(name)]
+    }
+    return (
+        f"L = {law.irreducible:.4g} + {law.size_coefficient:.4g} / N^{law.size_exponent:.3g} + "
+        f"{law.data_coefficient:.4g} / D^{law.data_exponent:.3g}; E {said['irreducible']}, exponents "
+        f"{said['size_exponent']} and {said['data_exponent']}; fitted from {laws.sizes[0]:.3g} to "
+        f"{laws.sizes[1]:.3g} parameters and {laws.tokens[0]:.3g} to {laws.tokens[1]:.3g} tokens"
     )
 
 
@@ -122,6 +142,25 @@ def _as_dict(found: "Scaling") -> dict[str, Any]:
     return {
         "by_compute": law(found.by_compute),
         "by_time": law(found.by_time),
+        "by_size": _sizes_as_dict(found.by_size),
         "runs": found.runs,
         "warnings": list(found.warnings),
+    }
+
+
+def _sizes_as_dict(laws: "ChinchillaLaws | None") -> dict[str, Any] | None:
+    if laws is None:
+        return None
+    return {
+        "E": laws.law.irreducible,
+        "E_interval": laws.interval("irreducible"),
+        "A": laws.law.size_coefficient,
+        "size_exponent": laws.law.size_exponent,
+        "size_exponent_interval": laws.interval("size_exponent"),
+        "B": laws.law.data_coefficient,
+        "data_exponent": laws.law.data_exponent,
+        "data_exponent_interval": laws.interval("data_exponent"),
+        "fitted_parameters": laws.sizes,
+        "fitted_tokens": laws.tokens,
+        "resamples": len(laws.resampled),
     }

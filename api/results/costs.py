@@ -25,6 +25,8 @@ class CellCosts:
 
     flops_per_token: float | None = None
     """Forward and backward, of one training token."""
+    tokens: int | None = None
+    """That one of its jobs trains on."""
     tokens_per_second: float | None = None
     """Mean over the cell's jobs."""
     peak_memory_bytes: float | None = None
@@ -46,7 +48,9 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
     sizes = [Job.config[field].as_integer() for field in _SIZES]
     configs = select(SweepJob.cell_id, Job.flops, *sizes).where(*of_sweep, Job.id.in_(one))
     for cell, flops, *told in connection.execute(configs).all():
-        costs[cell] = CellCosts(flops_per_token=_per_token(flops, *told))
+        steps, batch_tokens = told[:2]
+        tokens = steps * batch_tokens if steps and batch_tokens else None
+        costs[cell] = CellCosts(flops_per_token=_per_token(flops, *told), tokens=tokens)
     measured = (
         select(
             SweepJob.cell_id,

@@ -1,6 +1,6 @@
 """What treatments are worth by a scaling law that is fitted to the sweep's own controls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -8,6 +8,7 @@ from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, loss, provenance, settings
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import PairedDelta
+from headcount.sweeps.statistics.chinchilla import ChinchillaLaws, bootstrap_chinchilla
 from headcount.sweeps.statistics.scaling import FittedGain, FittedGap, Laws, bootstrap_laws
 
 RESAMPLES = 200
@@ -32,6 +33,8 @@ class Worth:
     gain: FittedGain | None
     """The controls' FLOPs for its loss, over its own; None for a control."""
     time_gain: FittedGain | None
+    token_gain: FittedGain | None
+    """The tokens of its control's size for its loss, over its own, by the law of size and data."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Scaling:
     by_compute: Laws
     by_time: Laws | None
     """None where a control's speed is not known, or fewer than four times are."""
+    by_size: ChinchillaLaws | None
+    """Of parameters and tokens; None where the controls do not vary both, three of each at least."""
     runs: int
     """That the laws are fitted to."""
     cells: tuple[Worth, ...]
@@ -56,12 +61,17 @@ def scaling(table: AblationTable) -> Scaling:
     by_time = None
     if all(seconds for seconds, _ in timed) and len({seconds for seconds, _ in timed}) > 3:
         by_time = _laws([(seconds or 0.0, losses) for seconds, losses in timed])
+    by_size = _size_laws(controls)
+    sizes = {row.cell: float(row.parameters or 0) for row in controls}
     cells = tuple(
-        _worth(row, by_compute, by_time) for row in table.rows if row.flops and row.mean is not None
+        _worth(row, by_compute, by_time, by_size, sizes)
+        for row in table.rows
+        if row.flops and row.mean is not None
     )
     return Scaling(
         by_compute,
         by_time,
+        by_size,
         sum(len(row.losses) for row in controls),
         cells,
         tuple(_warnings(by_compute, by_time, cells, controls)),
@@ -86,13 +96,35 @@ def scaling_records(table: AblationTable) -> list[Record]:
         | {"seconds": worth.seconds}
         | _gap("time_to_law", worth.at_equal_time)
         | _gain("time_gain", worth.time_gain)
+        | _by_size(found.by_size, worth)
         | {"law_E": law.irreducible, "law_exponent": law.exponent}
         | provenance(worth.row)
         for worth in found.cells
     ]
 
 
-def _worth(row: TableRow, by_compute: Laws, by_time: Laws | None) -> Worth:
+def _by_size(laws: ChinchillaLaws | None, worth: Worth) -> Record:
+    """What the law of size and data says of a cell; no columns without one."""
+    if laws is None:
+        return {}
+    parameters, tokens = worth.row.parameters, worth.row.tokens
+    return _gain("token_gain", worth.token_gain) | {
+        "size_term": laws.law.size_term(parameters) if parameters else None,
+        "data_term": laws.law.data_term(tokens) if tokens else None,
+        "size_exponent": laws.law.size_exponent,
+        "data_exponent": laws.law.data_exponent,
+        "size_law_E": laws.law.irreducible,
+    }
+
+
+def _worth(
+    row: TableRow,
+    by_compute: Laws,
+    by_time: Laws | None,
+    by_size: ChinchillaLaws | None,
+    sizes: Mapping[int, float],
+) -> Worth:
+    """`sizes` are the parameters of the controls, by cell."""
     assert row.flops
     seconds = _seconds(row)
     by_time = by_time if seconds else None
@@ -106,6 +138,9 @@ def _worth(row: TableRow, by_compute: Laws, by_time: Laws | None) -> Worth:
         at_equal_time=by_time.gap(seconds or 0.0, row.losses) if by_time else None,
         gain=by_compute.gain(row.flops, row.losses) if treated else None,
         time_gain=by_time.gain(seconds or 0.0, row.losses) if by_time and treated else None,
+        token_gain=by_size.token_gain(sizes[row.control], float(row.tokens), row.losses)
+        if by_size and row.control is not None and row.control in sizes and row.tokens
+        else None,
     )
 
 
@@ -173,6 +208,25 @@ def _laws(cells: Sequence[tuple[float, Sequence[float]]]) -> Laws:
         return _fitted(runs)
     except ValueError as error:
         raise QueryError(f"{error}; vary model.scale or train.steps") from error
+
+
+def _size_laws(controls: Sequence[TableRow]) -> ChinchillaLaws | None:
+    if not all(row.parameters and row.tokens for row in controls):
+        return None
+    runs = tuple(
+        (float(row.parameters or 0), float(row.tokens or 0), value)
+        for row in controls
+        for value in row.losses
+    )
+    try:
+        return _fitted_sizes(runs)
+    except ValueError:
+        return None
+
+
+@lru_cache(maxsize=32)
+def _fitted_sizes(runs: tuple[tuple[float, float, float], ...]) -> ChinchillaLaws:
+    return bootstrap_chinchilla(*zip(*runs, strict=True), resamples=RESAMPLES)
 
 
 @lru_cache(maxsize=32)

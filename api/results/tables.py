@@ -54,6 +54,8 @@ class TableRow:
     note: str
     """Such as "1 of 3 diverged"; empty where nothing is amiss."""
     flops_per_token: float | None = None
+    tokens: int | None = None
+    """That one job of the cell trains on; None of a run from elsewhere that does not tell."""
     tokens_per_second: float | None = None
     """Mean over the cell's jobs."""
     peak_memory_bytes: float | None = None
@@ -212,6 +214,7 @@ def table_row(
         flops=cell.flops,
         note="; ".join(notes),
         flops_per_token=cost.flops_per_token,
+        tokens=cost.tokens,
         tokens_per_second=cost.tokens_per_second,
         peak_memory_bytes=cost.peak_memory_bytes,
         mixed_environments=bool(delta and control and mixed(cost, costs.get(control.id), delta.seeds)),

@@ -11,7 +11,8 @@ from itertools import product
 import numpy as np
 from scipy.optimize import minimize
 
-from .scaling import Array, FittedGain, huber_misfit, middle
+from .resampling import drawn_means, middle, resample
+from .scaling import Array, FittedGain, huber_misfit
 
 FEWEST_LEVELS = 3
 """Different sizes, and amounts of data: with two of each, the parameters cannot be told apart."""
@@ -19,7 +20,7 @@ FEWEST_LEVELS = 3
 _BOUNDS = [(-12.0, None), (None, None), (None, None), (1e-4, None), (1e-4, None)]
 """Of log E, log A, log B, α and β: runs that show no floor leave E at nearly 0."""
 
-_STARTS = list(product((-1.0, 0.5), (-2.0, 0.0), (-2.0, 0.0), (0.2, 0.5), (0.2, 0.5)))
+_STARTS = list(product((-1.0, 0.5), (-1.0,), (-1.0,), (0.2, 0.5), (0.2, 0.5)))
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,14 @@ class ChinchillaLaws:
         """The tokens that a control of the same size needs for a treatment's loss, over its own.
 
         At one size compute is proportional to tokens, so that this is also a compute-equivalent gain. Each
-        resampled law meets a resample of the treatment's runs, one or more.
+        resampled law meets a draw of the mean of the treatment's runs, one or more.
         """
-        values = np.asarray(losses, dtype=float)
-        generator = np.random.default_rng(seed)
+        means = drawn_means(losses, len(self.resampled), seed)
         needs = [
-            law.tokens_for(float(generator.choice(values, len(values)).mean()), parameters)
-            for law in self.resampled
+            law.tokens_for(float(mean), parameters) for mean, law in zip(means, self.resampled, strict=True)
         ]
         low, high = middle([np.inf if need is None else need / tokens for need in needs])
-        needed = self.law.tokens_for(float(values.mean()), parameters)
+        needed = self.law.tokens_for(float(np.mean(losses)), parameters)
         inside = self.sizes[0] <= parameters <= self.sizes[1]
         return FittedGain(
             gain=None if needed is None else needed / tokens,
@@ -113,21 +112,18 @@ def bootstrap_chinchilla(
     resamples: int = 200,
     seed: int = 0,
 ) -> ChinchillaLaws:
-    """The law of the runs, and of runs resampled with replacement within each size and amount of data.
+    """The law of the runs, and of runs resampled within each size and amount of data.
 
     Raises ValueError as `fit_chinchilla`.
     """
     n, d, y = _checked(parameters, tokens, losses)
     law = _fitted(n, d, y, _STARTS)
-    start = tuple(np.log([law.irreducible, law.size_term(_center(n)), law.data_term(_center(d))]).tolist())
+    terms = np.log([law.irreducible, law.size_term(_center(n)), law.data_term(_center(d))]).tolist()
+    start = (*terms, law.size_exponent, law.data_exponent)
     settings = np.unique(np.stack([n, d], axis=1), axis=0)
     groups = [np.flatnonzero((n == size) & (d == data)) for size, data in settings]
     generator = np.random.default_rng(seed)
-    resampled = []
-    for _ in range(resamples):
-        chosen = np.concatenate([generator.choice(group, len(group)) for group in groups])
-        exponents = (law.size_exponent, law.data_exponent)
-        resampled.append(_fitted(n[chosen], d[chosen], y[chosen], [(*start, *exponents)]))
+    resampled = (_fitted(n, d, resample(groups, y, generator), [start]) for _ in range(resamples))
     return ChinchillaLaws(law, tuple(resampled), (n.min(), n.max()), (d.min(), d.max()))
 
 

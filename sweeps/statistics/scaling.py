@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize
+
+from .resampling import drawn_means, middle, resample
 
 Array = npt.NDArray[np.float64]
 
@@ -122,17 +124,17 @@ class Laws:
     def gap(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGap:
         """How far a treatment of this compute, with the loss of each of its runs, lies from the law there."""
         values = np.asarray(losses, dtype=float)
-        gaps = _resampled_means(values, len(self.resampled), seed) - self._columns.losses(compute)
+        gaps = drawn_means(values, len(self.resampled), seed) - self._columns.losses(compute)
         mean = float(values.mean()) - self.law.loss(compute)
         return FittedGap(mean, *middle(gaps), extrapolated=self.law.extrapolates(compute))
 
     def gain(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGain:
         """What a treatment of this compute is worth, with the loss of each of its runs, one or more.
 
-        Each resampled law meets a resample of these runs.
+        Each resampled law meets a draw of the mean of these runs.
         """
         values = np.asarray(losses, dtype=float)
-        means = _resampled_means(values, len(self.resampled), seed)
+        means = drawn_means(values, len(self.resampled), seed)
         low, high = middle(self._columns.computes_for(means) / compute)
         needed = self.law.compute_for(float(values.mean()))
         return FittedGain(
@@ -162,40 +164,16 @@ class _Columns(NamedTuple):
         return np.where(losses > self.irreducible, needs, np.inf)
 
 
-def _resampled_means(values: Array, times: int, seed: int) -> Array:
-    """The mean of as many values drawn with replacement, so many times."""
-    means: Array = values[_draws(len(values), times, seed)].mean(axis=1)
-    return means
-
-
-@lru_cache(maxsize=64)
-def _draws(n: int, times: int, seed: int) -> npt.NDArray[np.int64]:
-    generator = np.random.default_rng(seed)
-    return np.stack([generator.choice(n, n) for _ in range(times)])
-
-
-def middle(values: Sequence[float] | Array) -> tuple[float, float]:
-    """The middle 95 %: the values nearest to its ends."""
-    ordered = np.sort(values)
-    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.025, 0.975))
-    return float(low), float(high)
-
-
 def bootstrap_laws(
     computes: Sequence[float], losses: Sequence[float], *, resamples: int = 200, seed: int = 0
 ) -> Laws:
-    """The law of the runs, and of runs resampled with replacement within each compute, so that every resample
-    has all computes. Raises ValueError as `fit_law`.
-    """
+    """The law of the runs, and of runs resampled within each compute. Raises ValueError as `fit_law`."""
     law = fit_law(computes, losses)
     x, y = np.asarray(computes, dtype=float), np.asarray(losses, dtype=float)
     groups = [np.flatnonzero(x == value) for value in np.unique(x)]
     generator = np.random.default_rng(seed)
     start = (float(np.log(law.irreducible)), float(np.log(law.coefficient)), law.exponent)
-    resampled = []
-    for _ in range(resamples):
-        chosen = np.concatenate([generator.choice(group, len(group)) for group in groups])
-        resampled.append(_fitted(x[chosen], y[chosen], [start]))
+    resampled = (_fitted(x, resample(groups, y, generator), [start]) for _ in range(resamples))
     return Laws(law, tuple(resampled))
 
 

@@ -59,7 +59,8 @@ def tail_errors(evaluations: Array) -> list[TailError]:
     rho = np.clip((n * rho + 2) / (n - 4), 0.0, 0.99)
     inflation = _inflation(n, rho)
     columns = (mean, sd, sd * np.sqrt(inflation / n), rho, inflation)
-    return [TailError(*row, n) for row in np.stack(columns, axis=1).tolist()]
+    told = zip(*(column.tolist() for column in columns), strict=True)
+    return [TailError(m, spread, se, r, costs, n) for m, spread, se, r, costs in told]
 
 
 def ar1_inflation(n: int, autocorrelation: float) -> float:
@@ -71,8 +72,8 @@ def ar1_inflation(n: int, autocorrelation: float) -> float:
 
 def _inflation(n: int, autocorrelations: Array) -> Array:
     k = np.arange(1, n)
-    terms: Array = (1 - k / n) * autocorrelations[:, None] ** k
-    return 1 + 2 * terms.sum(axis=1)
+    terms = (1 - k / n) * autocorrelations[:, None] ** k
+    return np.asarray(1 + 2 * terms.sum(axis=1))
 
 
 @lru_cache(maxsize=64)

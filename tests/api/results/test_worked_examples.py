@@ -1,10 +1,13 @@
 """Published and closed-form examples as sweeps: each is written into a store, and its tables read."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
 from raw_sweep import RawCell, write_sweep
+from rich.console import Console
 from scipy import stats
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -17,8 +20,11 @@ from headcount.api.results import (
     named_table,
     paired_statistics,
 )
+from headcount.api.results.scaling import scaling
+from headcount.api.scaling_command import show_scaling
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Sweep
+from headcount.sweeps.statistics.chinchilla import ChinchillaLaw
 
 HEADS = "model.routing_heads"
 LEVELS = (1, 2, 4, 8, 16, 32)
@@ -214,3 +220,36 @@ def test_the_pooled_error_of_the_curve(session: Session) -> None:
     found = paired_statistics(table_of(session, others, by_level[8]))
     assert (found.pooling.sd, found.pooling.df) == (pytest.approx(0.00167332, abs=5e-9), 10)
     assert found.pooling.balanced
+
+
+def test_controls_of_several_sizes_and_lengths_have_the_published_law(session: Session) -> None:
+    """Losses are those of Hoffmann et al.; treatments have the controls' at 1.3 times their tokens."""
+    table = table_of(session, {1: [3.0, 3.0, 3.0]}, [3.0, 3.0, 3.0])
+    sizes, lengths = (4e7, 4e8, 4e9), (1e9, 1e10, 1e11)
+    law = ChinchillaLaw(1.69, 406.4, 410.7, 0.34, 0.28)
+    control, treatment = table.controls[0], table.treatments[0]
+    rows = []
+    for i, (size, tokens) in enumerate(product(sizes, lengths)):
+        for row, saved in ((control, 1.0), (treatment, 1.3)):
+            loss = law.loss(size, saved * tokens)
+            losses = tuple(loss + 1e-4 * (seed - 1) for seed in row.seeds)
+            own = {"cell": 2 * i + (saved > 1), "control": 2 * i if saved > 1 else None}
+            cost = {"parameters": int(size), "tokens": int(tokens), "flops": 6 * size * tokens}
+            rows.append(replace(row, losses=losses, mean=loss, **own, **cost))
+    varied = replace(table, rows=tuple(rows))
+    found = scaling(varied)
+    assert found.by_size is not None
+    assert found.by_size.law.loss(70e9, 1.4e12) == pytest.approx(1.936645, abs=1e-5)
+    records = [r for r in named_table(varied, "scaling").rows if r["role"] == "treatment"]
+    for record in records:
+        assert record["token_gain"] == pytest.approx(1.3, rel=0.01)
+        assert record["token_gain_low"] < 1.3 < record["token_gain_high"]
+    assert [r["token_gain_extrapolated"] for r in records] == [False, False, True] * 3
+    assert records[0]["size_term"] == pytest.approx(law.size_term(4e7), rel=0.01)
+    assert records[0]["data_term"] == pytest.approx(law.data_term(1e9), rel=0.01)
+    console = Console(record=True, width=220, highlight=False)
+    show_scaling(found, console)
+    text = console.export_text()
+    assert "by size:    L = 1.69 + " in text
+    assert "fitted from 4e+07 to 4e+09 parameters and 1e+09 to 1e+11 tokens" in text
+    assert "token gain" in text

@@ -1,0 +1,54 @@
+"""What else the runs of a fitted law could have been: runs drawn again, means drawn, and their middle 95 %.
+
+Plain resampling of two or three runs varies too little, since they spread less around their own mean than
+around the true one: an interval of three covers 75 %, and not 95.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from .layout import Array
+from .student import mean_and_sd
+
+
+def resample(groups: Sequence[NDArray[np.intp]], losses: Array, generator: np.random.Generator) -> Array:
+    """The losses drawn again with replacement within each group of runs of one setting, around its mean.
+
+    Widened by √(n / (n − 1)) of the n runs of a group, which gives their mean the variance that it has.
+    """
+    drawn = losses.copy()
+    for group in (group for group in groups if len(group) > 1):
+        n, mean = len(group), losses[group].mean()
+        drawn[group] = mean + (n / (n - 1)) ** 0.5 * (generator.choice(losses[group], n) - mean)
+    return drawn
+
+
+def drawn_means(losses: Sequence[float] | Array, times: int, seed: int) -> Array:
+    """Where the true mean of these runs may lie: their own, and their error by quantiles of Student's t.
+
+    One run tells nothing of its error, and stands for itself.
+    """
+    values = [float(loss) for loss in losses]
+    n = len(values)
+    mean, sd = mean_and_sd(values) if n > 1 else (values[0], 0.0)
+    if not sd:
+        return np.full(times, mean)
+    drawn: Array = mean + sd / n**0.5 * _t_draws(n - 1, times, seed)
+    return drawn
+
+
+@lru_cache(maxsize=64)
+def _t_draws(df: int, times: int, seed: int) -> Array:
+    quantiles = stdtrit(df, (np.arange(times) + 0.5) / times)
+    return np.random.default_rng(seed).permutation(quantiles)
+
+
+def middle(values: Sequence[float] | Array) -> tuple[float, float]:
+    """The middle 95 %: the values nearest to its ends."""
+    ordered = np.sort(values)
+    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.025, 0.975))
+    return float(low), float(high)
