@@ -46,7 +46,7 @@ def a_job(folder: Path, number: int) -> JobConfig:
     text = folder / "text.txt"
     if not text.exists():
         text.write_text("what a slot leaves on its card is its context " * 20_000)
-    length = {"train.steps": 24, "train.warmup_steps": 2, "train.eval_every": 8, "train.eval_windows": 4}
+    length = {"train.steps": 24, "train.warmup_steps": 2, "train.eval_every": 3, "train.eval_windows": 4}
     return job_from_fields({**JOBS[number], **length, "data.text": [str(text)]})
 
 
