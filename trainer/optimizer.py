@@ -54,6 +54,7 @@ def _apart(
 
 
 def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Of the next update, in every group's tensor; the stream's own parameters have it by their ratio."""
     for group in optimizer.param_groups:  # several may share a tensor
         group["lr"].fill_(rate * group.get("ratio", 1.0))
 

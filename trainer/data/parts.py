@@ -64,12 +64,14 @@ def write_part(
 
 
 def read_records(folder: Path, number: int, vocab_size: int) -> Records:
+    """The documents of a part that is whole."""
     records = _records(folder, number, vocab_size)
     assert records is not None
     return records
 
 
 def read_part(folder: Path, number: int, vocab_size: int) -> Part:
+    """A part that is whole, with its tokens."""
     records = read_records(folder, number, vocab_size)
     kind = TOKEN_TYPES[token_type(vocab_size)]
     return Part(records, *(np.fromfile(_path(folder, number, side), dtype=kind) for side in SIDES))

@@ -51,6 +51,7 @@ class RMSNorm(nn.Module):
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x [..., width] as `RMSNorm` norms it, by a weight [width] of any type."""
     return F.rms_norm(x, weight.shape, weight.to(x.dtype), eps)
 
 
