@@ -4,8 +4,6 @@ Nothing of ours is asked for the expected numbers: `sqlite3` sums, and the rest 
 """
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,22 +11,7 @@ from builders import build_sweep
 from by_hand import SEEDS, SPREAD, ByHand, answer, drawn, same_estimate
 from raw_sweep import RawCell, write_sweep
 
-from headcount.orchestrator.store import Store, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def by_hand(store: Store) -> Iterator[ByHand]:
-    found = ByHand(store)
-    yield found
-    found.connection.close()
-
+from headcount.orchestrator.store import Store
 
 WIDTH = f"""
 WITH delta AS (
@@ -44,17 +27,17 @@ GROUP BY cell
 """
 
 
-def test_width(store: Store, by_hand: ByHand) -> None:
+def test_width(file_store: Store, by_hand: ByHand) -> None:
     rng, widths = np.random.default_rng(1), (256, 512, 1024)
     cells = [RawCell({"model.d_model": w}, drawn(rng, 3.5 - i / 10)) for i, w in enumerate(widths)]
     for heads in (1, 4):
         for i, width in enumerate(widths):
             setting = {"model.d_model": width, "model.routing_heads": heads}
             cells.append(RawCell(setting, drawn(rng, 3.4 - i / 9, SEEDS[i % 2 :]), i))
-    with store.write() as session:
+    with file_store.write() as session:
         write_sweep(session, "wide", {"model.d_model": widths, "model.routing_heads": (1, 4)}, cells)
     expected = {row["cell"]: row for row in by_hand.ask(WIDTH)}
-    table = answer(store, "wide", "width")
+    table = answer(file_store, "wide", "width")
     assert len(expected) == 4
     for record in table.rows:
         told = [record[f"change_{name}"] for name in ("mean", "low", "high", "p", "pairs")]
@@ -77,7 +60,7 @@ GROUP BY cell
 """
 
 
-def test_alignment(store: Store, by_hand: ByHand) -> None:
+def test_alignment(file_store: Store, by_hand: ByHand) -> None:
     rng = np.random.default_rng(2)
     axes = {"model.residual": ("mhar", "mhar_hw"), "model.routing_heads": (1, 4), "model.kv_heads": (4,)}
     cells = [RawCell({"model.residual": "additive", "model.kv_heads": 4}, drawn(rng, 3.5))]
@@ -85,10 +68,10 @@ def test_alignment(store: Store, by_hand: ByHand) -> None:
         for heads in (1, 4):
             setting = {"model.residual": residual, "model.routing_heads": heads, "model.kv_heads": 4}
             cells.append(RawCell(setting, drawn(rng, 3.4), 0))
-    with store.write() as session:
+    with file_store.write() as session:
         write_sweep(session, "aligned", axes, cells)
     expected = {row["cell"]: row for row in by_hand.ask(ALIGNMENT)}
-    table = answer(store, "aligned", "alignment")
+    table = answer(file_store, "aligned", "alignment")
     assert {record["cell"] for record in table.rows} == expected.keys()
     for record in table.rows:
         row = expected[record["cell"]]
@@ -106,9 +89,9 @@ GROUP BY c.id
 """FLOPs over FLOPs a token are a job's tokens: those trained on, and a third of those evaluated."""
 
 
-def test_scaling(store: Store, by_hand: ByHand) -> None:
+def test_scaling(file_store: Store, by_hand: ByHand) -> None:
     """Losses lie on 1.7 + 1.5·(C / 10¹⁸)^−0.15, those of treatments at 1.3 times their own compute."""
-    with store.write() as session:
+    with file_store.write() as session:
         build_sweep(session, heads=(1, 4), kv_heads=(1, 2, 4, 8, 16), curves=False)
     compute = {1: 1e17, 2: 3e17, 4: 1e18, 8: 3e18, 16: 1e19}
     for row in by_hand.ask("SELECT id, config FROM job"):
@@ -119,7 +102,7 @@ def test_scaling(store: Store, by_hand: ByHand) -> None:
         by_hand.ask("UPDATE job SET flops = ?, tail_mean = ? WHERE id = ?", flops, loss, row["id"])
     by_hand.connection.commit()
     expected = {row["id"]: row for row in by_hand.ask(SCALING)}
-    table = answer(store, "head-count", "scaling")
+    table = answer(file_store, "head-count", "scaling")
     assert {record["cell"] for record in table.rows} == expected.keys()
     for record in table.rows:
         row = expected[record["cell"]]

@@ -4,9 +4,7 @@ Nothing of ours is asked for the expected numbers: `sqlite3` sums, and the rest 
 """
 
 import sqlite3
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,23 +15,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.api.results import MEASURED, TABLES
-from headcount.orchestrator.store import Store, open_store
+from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Evaluation
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def by_hand(store: Store) -> Iterator[ByHand]:
-    found = ByHand(store)
-    yield found
-    found.connection.close()
-
 
 TAILS = """
 WITH tail AS (
@@ -73,10 +56,10 @@ def _step_variance(row: sqlite3.Row) -> float:
     return float(squares / (n - 2) * inflation / n)
 
 
-def test_errors(store: Store, by_hand: ByHand) -> None:
+def test_errors(file_store: Store, by_hand: ByHand) -> None:
     rng = np.random.default_rng(3)
     shared = rng.normal(0, 0.2, 8)
-    with store.write() as session:
+    with file_store.write() as session:
         build_sweep(session, heads=(1, 8), kv_heads=(1,), states={(1, 1, 1e-3, 2): "running"})
         for row in session.scalars(select(Evaluation)):
             row.window_losses = (row.loss + shared + rng.normal(0, 0.01, 8)).tolist()
@@ -87,7 +70,7 @@ def test_errors(store: Store, by_hand: ByHand) -> None:
         {told["cell"]: told["se2"] ** 0.5 for told in by_hand.ask(WINDOWS, delta, delta)}
         for delta in (False, True)
     )
-    table = answer(store, "head-count", "errors")
+    table = answer(file_store, "head-count", "errors")
     assert {record["cell"] for record in table.rows} == steps.keys() == own.keys()
     for record in table.rows:
         cell = record["cell"]
@@ -97,12 +80,12 @@ def test_errors(store: Store, by_hand: ByHand) -> None:
 
 
 @pytest.fixture
-def jobs(store: Store) -> list[dict[int, str]]:
+def jobs(file_store: Store) -> list[dict[int, str]]:
     """A control and two treatments, and what three kinds of instruments found; ids by cell and seed."""
     rng = np.random.default_rng(0)
     cells = [RawCell({}, drawn(rng, 3.5))]
     cells += [RawCell({"model.routing_heads": h}, drawn(rng, 3.4), 0) for h in (1, 4)]
-    with store.write() as session:
+    with file_store.write() as session:
         ids = write_sweep(session, "measured", {"model.routing_heads": (1, 4)}, cells)
         for cell, of_cell in enumerate(ids):
             for seed, job in of_cell.items():
@@ -139,8 +122,8 @@ WHERE place = 1
 """
 
 
-def test_routing(store: Store, by_hand: ByHand, jobs: list[dict[int, str]]) -> None:
-    table = answer(store, "measured", "routing")
+def test_routing(file_store: Store, by_hand: ByHand, jobs: list[dict[int, str]]) -> None:
+    table = answer(file_store, "measured", "routing")
     overall, *sites = (
         dict(map(tuple, by_hand.ask(ROUTING, f"routing_entropy{site}"))) for site in ("", ".0", ".1", ".2")
     )
@@ -172,12 +155,12 @@ GROUP BY cell
 """
 
 
-def test_probe_and_downstream(store: Store, by_hand: ByHand, jobs: list[dict[int, str]]) -> None:
+def test_probe_and_downstream(file_store: Store, by_hand: ByHand, jobs: list[dict[int, str]]) -> None:
     probed = dict(map(tuple, by_hand.ask(PROBE)))
-    found = {record["cell"]: record["excess"] for record in answer(store, "measured", "probe").rows}
+    found = {record["cell"]: record["excess"] for record in answer(file_store, "measured", "probe").rows}
     assert found == pytest.approx(probed)
     scored = {row["cell"]: row for row in by_hand.ask(DOWNSTREAM)}
-    table = answer(store, "measured", "downstream")
+    table = answer(file_store, "measured", "downstream")
     assert [record["role"] for record in table.rows] == ["control", "treatment", "treatment"]
     for record in table.rows:
         row = scored[record["cell"]]
