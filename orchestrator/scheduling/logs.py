@@ -32,3 +32,4 @@ def set_up_logs(form: Literal["text", "json"]) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines() if form == "json" else logging.Formatter("%(asctime)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # each opening of a store is ten lines to it

@@ -168,9 +168,12 @@ def test_a_mistake_is_one_error_and_changes_nothing(typed: Typed, store_url: str
     assert content(store_url, tmp_path) == before
 
 
-def test_a_run_whose_ray_does_not_answer_ends_with_it_and_schedules_no_more(typed: Typed) -> None:
+def test_a_run_whose_ray_does_not_answer_ends_with_it_and_schedules_no_more(
+    typed: Typed, tmp_path: Path
+) -> None:
     code, _, said = typed("run", "small.yaml", "--ray-address", "127.0.0.1:9")
     assert (code, said) == (2, "Error: cannot reach Ray at 127.0.0.1:9: nothing answers there\n")
+    assert (tmp_path / "home" / "scheduler.log").read_text() == said
     assert typed("status", "small") == (0, "small: 3 queued of 3\nScheduler: none at work\n", "")
 
 
