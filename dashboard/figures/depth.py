@@ -48,7 +48,10 @@ def entropy_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
         )
     return theme.figure(
         traces,
-        xaxis=theme.axis("Site, from the first sublayer to the head"),
+        xaxis=theme.axis(
+            "Site, from the first sublayer to the head",
+            **theme.counted(max((len(line.entropy) for line in lines), default=0)),
+        ),
         yaxis=theme.axis("Entropy over sources, nats", rangemode="tozero"),
         hovermode="closest",
         nothing="" if traces else NOTHING,
@@ -102,7 +105,7 @@ def sources_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
         )
     return theme.figure(
         traces if lines else [],
-        xaxis=theme.axis("Site, from the first sublayer to the head", showgrid=False),
+        xaxis=theme.axis("Site, from the first sublayer to the head", showgrid=False, **theme.counted(sites)),
         yaxis=theme.axis(showgrid=False, autorange="reversed"),
         nothing="" if lines else NOTHING,
     )

@@ -128,8 +128,12 @@ def map_figure(found: HeadMap) -> dict[str, Any]:
     )
     return theme.figure(
         [heat] if shown else [],
-        xaxis=theme.axis(TITLES[found.column], showgrid=False),
-        yaxis=theme.axis(TITLES[found.row], showgrid=False, autorange="reversed"),
+        xaxis=theme.axis(
+            TITLES[found.column], showgrid=False, **theme.counted(max(map(len, shown), default=0))
+        ),
+        yaxis=theme.axis(
+            TITLES[found.row], showgrid=False, autorange="reversed", **theme.counted(len(shown))
+        ),
         nothing="" if shown else found.nothing,
     )
 

@@ -48,7 +48,7 @@ def disagreement_figure(lines: Sequence[ProbedLine]) -> dict[str, Any]:
             traces.append(_line(index, what, dash, sites, values))
     return theme.figure(
         traces,
-        xaxis=theme.axis(_SITES),
+        xaxis=_sites_axis(lines),
         yaxis=theme.axis("Width disagreement, nats", rangemode="tozero"),
         hovermode="closest",
     )
@@ -68,7 +68,7 @@ def oldest_figure(lines: Sequence[ProbedLine]) -> dict[str, Any]:
     ]
     return theme.figure(
         traces,
-        xaxis=theme.axis(_SITES),
+        xaxis=_sites_axis(lines),
         yaxis=theme.axis("Weight of the oldest source", rangemode="tozero"),
         hovermode="closest",
     )
@@ -83,7 +83,7 @@ def deviation_figure(found: Probed) -> dict[str, Any]:
     heat = go.Heatmap(
         z=rows.tolist(),
         x=columns,
-        y=[str(head) for head in range(len(rows))],
+        y=list(range(len(rows))),
         hovertext=[
             [
                 f"head {head}, site {column.replace('·', ', source ')}: <b>{text.signed(value)}</b>"
@@ -100,7 +100,7 @@ def deviation_figure(found: Probed) -> dict[str, Any]:
     return theme.figure(
         [heat],
         xaxis=theme.axis("Site · source, from the oldest source to the newest", showgrid=False),
-        yaxis=theme.axis("Head", showgrid=False, autorange="reversed"),
+        yaxis=theme.axis("Head", showgrid=False, autorange="reversed", **theme.counted(len(rows))),
     )
 
 
@@ -198,4 +198,6 @@ def _line(index: int, name: str, dash: str, sites: list[int], values: list[float
     )
 
 
-_SITES = "Site, from the first sublayer to the head"
+def _sites_axis(lines: Sequence[ProbedLine]) -> dict[str, Any]:
+    last = max((line.found.sites[-1].site for line in lines), default=0)
+    return theme.axis("Site, from the first sublayer to the head", **theme.counted(last + 1))

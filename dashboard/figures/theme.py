@@ -127,6 +127,11 @@ def axis(title: str = "", **more: Any) -> dict[str, Any]:
     }
 
 
+def counted(count: int) -> dict[str, Any]:
+    """Of an axis along what is numbered from 0, so many of them: ticks at whole numbers, a dozen at most."""
+    return {"tick0": 0, "dtick": max(1, -(-count // 12))}
+
+
 def color_bar(what: str, **more: Any) -> dict[str, Any]:
     """The scale of colours beside a map; `what` they stand for, with its unit."""
     return {

@@ -78,7 +78,7 @@ def _scores(view: View) -> Figure:
     tasks = {record["task"] for record in records}
     published = list(_published(tasks))
     columns = ["Cell", "Task", "Score", "Error over items", "Seeds", "Delta"]
-    columns += ["Delta on the same items", "p of items"]
+    columns += ["Same items", "p"]
     titled = "Scores, their error over items, and the delta to the control paired by seed."
     if paired:
         titled += (

@@ -37,7 +37,7 @@ from headcount.orchestrator.exchange.job_files import (
 from headcount.orchestrator.exchange.rows import Row, from_line, read_rows, to_line
 from headcount.orchestrator.following.overview import find_sweep
 from headcount.orchestrator.store.migrations.upgrade import HEAD
-from headcount.orchestrator.store.models import Base, Sweep
+from headcount.orchestrator.store.models import RESULT_STATES, Base, Sweep
 from headcount.trainer.errors import UserError
 
 SUFFIX = ".tar.gz"
@@ -84,6 +84,8 @@ def write_bundle(session: Session, name: str, file: Path, read: Read) -> Written
             if table == "artifact":
                 found = list(fetch(found, read, folder / FOLDER))
                 keys = [row["key"] for row in found]
+            elif table == "sweep":  # where its file lies is of this machine
+                found = [row | {"folder": None} for row in found]
             with open(_member(folder, table), "w", encoding="utf-8", newline="\n") as out:
                 count = 0
                 for row in found:
@@ -130,11 +132,19 @@ def _jobs(sweep: Sweep) -> Select[Any]:
 
 
 def _left_out(session: Session, sweep: Sweep) -> list[LeftOut]:
+    """Checkpoints only of jobs that would go on from them."""
     tables = Base.metadata.tables
     artifact, job = tables["artifact"], tables["job"]
     query = (
         select(artifact.c.kind, artifact.c.key, artifact.c.sha256)
-        .where(artifact.c.job_id.in_(_jobs(sweep)), artifact.c.kind.in_(("model", "checkpoint")))
+        .join(job, job.c.id == artifact.c.job_id)
+        .where(artifact.c.job_id.in_(_jobs(sweep)))
+        .where(
+            or_(
+                artifact.c.kind == "model",
+                (artifact.c.kind == "checkpoint") & job.c.state.not_in(RESULT_STATES),
+            )
+        )
         .order_by(artifact.c.key)
     )
     weights = [LeftOut(*row) for row in session.execute(query)]

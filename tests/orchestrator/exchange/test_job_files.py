@@ -53,6 +53,7 @@ def measured(store: Store, files: FolderArtifacts) -> dict[str, str]:
         [control], [treated] = (ids.values() for ids in write_sweep(session, "depth", {"h": [4]}, cells))
         session.get_one(Job, treated).config = {"init.weights": "ab" * 32}
         _leave(session, files, treated, "model", "model.safetensors", b"weights")
+        _leave(session, files, treated, "checkpoint", "step-00000040.pt", b"of an ended job")
         _leave(session, files, treated, "curve", "training_loss.npy", b"losses")
         _leave(session, files, treated, "routing", "routing.jsonl", b"gone", lost=True)
         looks = {"probe": _look(session, "probe", treated), "waiting": _look(session, "probe", treated, 1)}
