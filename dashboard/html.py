@@ -6,6 +6,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results import CellView, SeedResult
 from headcount.api.results.compare import Difference
+from headcount.api.results.noise import Resolution
 from headcount.api.results.reference import KEPT
 from headcount.api.results.tables import ESTIMATOR
 from headcount.dashboard import text
@@ -66,7 +67,8 @@ def sweep_values(page: SweepPage) -> dict[str, Any]:
     paired = (
         f"Loss: {page.statistics.estimator}. Delta: treatment minus control at the same seed; negative is "
         f"better. Interval and p: {page.statistics.test}. {METHODS[family.method]}'s p over the family of "
-        f"{text.plural(family.size, 'comparison')}: {family.name}. Data version {page.statistics.version}."
+        f"{text.plural(family.size, 'comparison')}: {family.name}. {_resolution(page.statistics.resolution)}"
+        f"Data version {page.statistics.version}."
     )
     seeds = sorted({result.seed for cell in page.cells for result in cell.results})
     notes = {"paired": paired, "percent": percent, "method": METHODS[family.method]}
@@ -79,6 +81,17 @@ def sweep_values(page: SweepPage) -> dict[str, Any]:
         "cell_names": names,
         "causes": CAUSES,
     }
+
+
+def _resolution(told: Resolution) -> str:
+    """What the design can see, so that "no difference" is read right."""
+    if told.smallest_difference is None:
+        return ""
+    more = f"; {told.resolution:g} takes {told.seeds_needed:,} seeds" if told.seeds_needed else ""
+    return (
+        f"Over this family {text.plural(told.seeds, 'seed')} would find a true delta of "
+        f"{text.number(told.smallest_difference)} with 80 % probability{more}. "
+    )
 
 
 def _by_seed(cell: CellView) -> dict[int, SeedResult]:

@@ -35,7 +35,7 @@ def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistic
     cell = best_cell(table.treatments, table.fresh_seeds)
     if cell is None:
         lead, rest = _without_best(sweep, table)
-        return Headline(lead, rest, (), _badges(sweep, table, None))
+        return Headline(lead, rest, (), _badges(sweep, table, None, statistics))
     best = table.row(cell)
     found = next((c for c in statistics.comparisons if c.cell == best.cell), None)
     return Headline(
@@ -51,7 +51,7 @@ def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistic
                 ),
             )
         ),
-        _badges(sweep, table, best),
+        _badges(sweep, table, best, statistics),
     )
 
 
@@ -140,7 +140,9 @@ def shape_sentence(line: LineShape, axis: str, without: Sequence[str] = ()) -> s
     return words + "."
 
 
-def _badges(sweep: SweepView, table: AblationTable, best: TableRow | None) -> tuple[str, ...]:
+def _badges(
+    sweep: SweepView, table: AblationTable, best: TableRow | None, statistics: PairedStatistics
+) -> tuple[str, ...]:
     badges = ["exploratory: the analysis was edited after submission"] if sweep.exploratory else []
     if best and best.n < 5:
         badges.append(f"n = {best.n}: under 5 seeds")
@@ -152,4 +154,13 @@ def _badges(sweep: SweepView, table: AblationTable, best: TableRow | None) -> tu
         badges.append(f"{waiting:,} of {text.plural(sweep.jobs, 'job')} without a result yet")
     if any(row.seeds_missing and row.mean is not None for row in table.rows):
         badges.append("some cells have fewer seeds than planned")
+    if best and best.delta and best.delta.n < 2 <= best.n:
+        badges.append("unpaired: its seeds are not its control's")
+    choice = next((found for found in statistics.rates if best and found.cell == best.cell), None)
+    if choice and choice.at_edge:
+        badges.append("its learning rate is at the edge of the grid")
+    if choice and choice.bias:
+        badges.append(
+            f"learning rate chosen on the same seeds: up to {text.number(choice.bias)} too low on average"
+        )
     return tuple(badges)

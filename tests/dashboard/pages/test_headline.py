@@ -6,7 +6,9 @@ from sqlalchemy.orm import Session
 from headcount.api.results import ablation_table, sweep_view
 from headcount.api.results.significance import PairedStatistics, paired_statistics
 from headcount.dashboard import text
+from headcount.dashboard.html import sweep_html
 from headcount.dashboard.pages.headline import Headline, headline
+from headcount.dashboard.pages.sweep import sweep_page
 
 
 def of(session: Session, name: str) -> tuple[Headline, PairedStatistics]:
@@ -74,7 +76,29 @@ def test_what_is_amiss_is_a_badge(session: Session) -> None:
         "1 job failed",
         "4 of 108 jobs without a result yet",
         "some cells have fewer seeds than planned",
+        "its learning rate is at the edge of the grid",
     )
+
+
+def test_a_rate_chosen_on_the_seeds_that_report_it_is_a_badge(session: Session) -> None:
+    table = ablation_table(session, "in-flight")
+    statistics = paired_statistics(table)
+    rates = tuple(replace(choice, at_edge=False, bias=0.00123) for choice in statistics.rates)
+    made = headline(sweep_view(session, "in-flight"), table, replace(statistics, rates=rates))
+    assert made.badges[-1] == "learning rate chosen on the same seeds: up to 0.0012 too low on average"
+
+
+def test_the_paired_table_says_what_it_could_have_seen(session: Session) -> None:
+    page = sweep_page(session, "head-count", {"tab": "paired"})
+    told, html = page.statistics.resolution, sweep_html(page)
+    assert told.smallest_difference is not None
+    assert (
+        f"3 seeds would find a true delta of {text.number(told.smallest_difference)} with 80 % probability; "
+        f"0.005 takes {told.seeds_needed} seeds."
+    ) in html
+    for comparison in page.statistics.comparisons:
+        assert comparison.delta is not None
+        assert f'<td class="number">{text.number(comparison.delta.correlation, 2)}</td>' in html
 
 
 def test_before_the_first_result(session: Session) -> None:
