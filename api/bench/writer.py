@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from headcount.orchestrator.bench.figures import Times
 from headcount.orchestrator.store import Store, open_store
 from headcount.orchestrator.store.journal import now
-from headcount.orchestrator.store.models import Attempt, Evaluation, Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Attempt, Evaluation, Job, Progress, Sweep, SweepJob
 from headcount.orchestrator.store.recording import record_events
 
 BATCH = 10
@@ -27,7 +27,8 @@ def reopen(session: Session, sweep: str, jobs: int) -> list[int]:
         .order_by(SweepJob.position.desc())
         .limit(jobs)
     ).all()
-    session.execute(delete(Evaluation).where(Evaluation.job_id.in_(ids)))
+    for told in (Evaluation, Progress):
+        session.execute(delete(told).where(told.job_id.in_(ids)))
     fresh = {"state": "running", "step": 0, "tail_mean": None, "ended": None}
     session.execute(update(Job).where(Job.id.in_(ids)).values(**fresh))
     attempts = []

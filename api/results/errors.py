@@ -126,23 +126,27 @@ def error_records(session: Session, table: AblationTable) -> list[Record]:
 
 
 def _tails(session: Session, sweep: str) -> tuple[dict[Place, list[float]], dict[Place, Array]]:
-    """The losses of each finished job's tail in order, and those by window at its last step, of two or more."""
+    """The losses of each finished job's tail in order; those by window at its last step, if two or more."""
     of_sweep = (SweepJob.sweep_id == find_sweep(session, sweep).id, Job.state == "finished")
-    query = select(SweepJob.cell_id, Job.seed).join(Job, Job.id == SweepJob.job_id).where(*of_sweep)
-    evaluated = query.join(Evaluation, Evaluation.job_id == Job.id)
-    connection = session.connection()  # rows of columns alone come faster than through the session
+    at_end = case((Evaluation.step == Job.step, cast(Evaluation.window_losses, Text)), else_=None)
+    query = (
+        select(SweepJob.cell_id, Job.seed, Job.tail, Evaluation.loss, at_end)
+        .join(Job, Job.id == SweepJob.job_id)
+        .join(Evaluation, Evaluation.job_id == Job.id)
+        .where(*of_sweep, _in_tail())
+        .order_by(SweepJob.job_id, Evaluation.step)
+    )
     losses: defaultdict[tuple[int, int, int | None], list[float]] = defaultdict(list)
-    of_tail = evaluated.add_columns(Job.tail, Evaluation.loss).where(_in_tail())
-    for cell, seed, tail, loss in connection.execute(of_tail.order_by(Job.id, Evaluation.step)).all():
+    windows = {}
+    # rows of columns alone come faster than through the session
+    for cell, seed, tail, loss, text in session.connection().execute(query).all():
         told = losses[cell, seed, tail]
         if loss is not None:
             told.append(loss)
-    windows = {}
-    at_end = evaluated.add_columns(cast(Evaluation.window_losses, Text)).where(Evaluation.step == Job.step)
-    for cell, seed, text in connection.execute(at_end.where(Evaluation.window_losses.is_not(None))).all():
-        of_windows = from_json(text)
-        if of_windows and len(of_windows) > 1 and None not in of_windows:
-            windows[cell, seed] = np.array(of_windows, dtype=np.float64)
+        if text is not None:
+            of_windows = from_json(text)
+            if of_windows and len(of_windows) > 1 and None not in of_windows:
+                windows[cell, seed] = np.array(of_windows, dtype=np.float64)
     return {(c, s): x if tail is None else x[-tail:] for (c, s, tail), x in losses.items()}, windows
 
 
