@@ -13,7 +13,7 @@ from headcount.orchestrator.store.instrument_models import SweepInstrument
 from headcount.orchestrator.store.instruments import want_instruments
 from headcount.orchestrator.store.journal import announce_sweep, record
 from headcount.orchestrator.store.models import Job, Sweep, SweepJob, Trial
-from headcount.orchestrator.store.wishes import chunks, drop_wishes, requeue
+from headcount.orchestrator.store.wishes import drop_wishes, requeue, set_wanted
 
 
 def pause(session: Session, sweep_id: int, *, by: str) -> int:
@@ -41,13 +41,7 @@ def retry(session: Session, sweep_id: int, *, by: str) -> int:
         .where(SweepJob.sweep_id == sweep_id, Job.state == "failed", Job.kind != "external")
     )
     job_ids = list(session.scalars(failed))
-    for chunk in chunks(job_ids):
-        session.execute(
-            update(SweepJob)
-            .where(SweepJob.sweep_id == sweep_id, SweepJob.job_id.in_(chunk))
-            .values(wanted=True),
-            execution_options={"synchronize_session": False},
-        )
+    set_wanted(session, SweepJob, sweep_id, job_ids, True)
     instruments = select(SweepInstrument.job_id).join(Job, Job.id == SweepInstrument.job_id)
     instruments = instruments.where(SweepInstrument.sweep_id == sweep_id, Job.state == "failed")
     job_ids += session.scalars(instruments)

@@ -34,18 +34,28 @@ def withdraw(
         .where(Job.state.in_(("queued", "running")))
     )
     withdrawn = [j for j in session.scalars(unsettled) if job_ids is None or j in job_ids]
-    for chunk in chunks(withdrawn):
-        session.execute(
-            update(SweepJob)
-            .where(SweepJob.sweep_id == sweep_id, SweepJob.job_id.in_(chunk))
-            .values(wanted=False)
-        )
+    set_wanted(session, SweepJob, sweep_id, withdrawn, False)
     cancel_unwanted(session, withdrawn)
     ended = job_ids is None and change_growth(session, sweep_id, ("growing", "held"), "cancelled")
     instruments = _withdraw_instruments(session, sweep_id) if job_ids is None else 0
     if withdrawn or ended or instruments:
         announce_sweep(session, sweep_id, "cancelled", jobs=len(withdrawn), **({"by": by} if by else {}))
     return len(withdrawn)
+
+
+def set_wanted(
+    session: Session,
+    wish: type[SweepJob] | type[SweepInstrument],
+    sweep_id: int,
+    job_ids: Collection[str],
+    wanted: bool,
+) -> None:
+    """Let a sweep want these of its jobs or instruments, or want them no more."""
+    for chunk in chunks(job_ids):
+        session.execute(
+            update(wish).where(wish.sweep_id == sweep_id, wish.job_id.in_(chunk)).values(wanted=wanted),
+            execution_options={"synchronize_session": False},
+        )
 
 
 def requeue(session: Session, job_ids: list[str]) -> int:
@@ -98,13 +108,7 @@ def _withdraw_instruments(session: Session, sweep_id: int) -> int:
         .where(SweepInstrument.sweep_id == sweep_id, Job.state.not_in(SETTLED_STATES))
     )
     withdrawn = list(session.scalars(unsettled))
-    for chunk in chunks(withdrawn):
-        session.execute(
-            update(SweepInstrument)
-            .where(SweepInstrument.sweep_id == sweep_id, SweepInstrument.job_id.in_(chunk))
-            .values(wanted=False),
-            execution_options={"synchronize_session": False},
-        )
+    set_wanted(session, SweepInstrument, sweep_id, withdrawn, False)
     cancel_unwanted(session, withdrawn)
     return len(withdrawn)
 
