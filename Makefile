@@ -1,4 +1,4 @@
-.PHONY: demo serve cluster test test-browser test-cluster drills test-gpu check format docs package images audit
+.PHONY: demo serve cluster test test-browser test-cluster drills test-gpu check format docs study-page package images audit
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
@@ -9,7 +9,7 @@ demo: $(VENV)/train.installed
 	$(BIN)/headcount table quickstart
 	$(BIN)/headcount report quickstart --out report.html
 	@echo "The dashboard: make serve, then http://127.0.0.1:8321"
-	@for archive in $(wildcard sweeps/*.tar.gz); do echo "A study that was run on a GPU, to browse there: $(BIN)/headcount import $$archive"; done
+	@for archive in $(wildcard sweeps/*.tar.gz); do echo "A finished study to browse there: $(BIN)/headcount import $$archive"; done
 
 serve: $(VENV)/train.installed
 	$(BIN)/headcount serve
@@ -42,6 +42,9 @@ check: $(VENV)/dev.installed
 docs: $(VENV)/dev.installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site: .site/index.html"
+
+study-page: $(VENV)/train.installed
+	$(BIN)/python docs/drawn.py docs/study.md
 
 package: $(VENV)/cluster.installed
 	$(BIN)/pytest -m cluster tests/packaging

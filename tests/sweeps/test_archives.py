@@ -1,0 +1,53 @@
+"""The archives of finished studies that come with Headcount: whole, small, and of the studies as they are."""
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+import headcount.sweeps
+from headcount.orchestrator.artifacts.folder import FolderArtifacts
+from headcount.orchestrator.exchange.bundle import SUFFIX
+from headcount.orchestrator.exchange.importing import import_bundle
+from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.models import Dataset, Job
+from headcount.sweeps.file.spec import load_spec
+from headcount.sweeps.planning.plan import plan
+from headcount.sweeps.studies import study_files
+from headcount.trainer.data import Manifest
+
+MOST_BYTES = 10_000_000
+ARCHIVES = sorted(Path(headcount.sweeps.__path__[0]).glob(f"*{SUFFIX}"))
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name)
+def test_it_holds_a_result_for_every_job_that_its_study_asks_for(archive: Path, tmp_path: Path) -> None:
+    """Ids among them, so that running the study on the same text trains nothing."""
+    store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
+    found = import_bundle(store, archive, FolderArtifacts(tmp_path))
+    assert found.unsettled == 0
+    assert archive.name == f"{found.sweep}{SUFFIX}"
+    with store.read() as session:
+        dataset = session.scalars(select(Dataset)).one()
+        jobs = {job.id: job.tail_mean for job in session.scalars(select(Job))}
+    store.close()
+    name = found.sweep.removesuffix("-small")
+    manifest = Manifest.from_json(json.dumps(dataset.manifest))
+    asked = plan(load_spec(study_files()[name], small=name != found.sweep), lambda config: manifest)
+    assert set(jobs) == {job.id for job in asked.jobs}
+    assert None not in jobs.values()
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name)
+def test_it_is_small_and_tells_nothing_of_the_machine_beyond_its_hardware(archive: Path) -> None:
+    assert archive.stat().st_size < MOST_BYTES
+    with tarfile.open(archive) as opened:
+        for member in opened:
+            content = opened.extractfile(member)
+            assert content is not None
+            text = content.read()
+            assert b"/tmp/" not in text, member.name
+            assert b"/home/" not in text, member.name
+            assert b"/root/" not in text, member.name
