@@ -82,9 +82,10 @@ def load_words() -> str:
 
 
 def resident_mib(pids: Sequence[int]) -> float:
-    """Memory that processes hold now."""
+    """Memory that processes hold for themselves now, without the files that they read in place."""
     pages = 0
     for pid in pids:
         with open(f"/proc/{pid}/statm", encoding="ascii") as text:
-            pages += int(text.read().split()[1])
+            _, resident, shared, *_ = map(int, text.read().split())
+            pages += resident - shared
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20

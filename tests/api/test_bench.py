@@ -30,7 +30,8 @@ def test_the_sweep_of_instruments_answers_their_tables(store: Store) -> None:
             for name in asked
         }
     # 80 treatments and 20 controls; three tasks; half of the treatments have an aligned stream
-    rows = dict(width=80, alignment=40, scaling=100, errors=100, routing=80, probe=80, downstream=300)
+    rows = {"width": 80, "alignment": 40, "scaling": 100, "errors": 100}
+    rows |= {"routing": 80, "probe": 80, "downstream": 300}
     assert {name: len(table.rows) for name, table in found.items()} == rows
 
 
