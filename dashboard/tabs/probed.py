@@ -107,7 +107,7 @@ def _on_same_items(view: View) -> dict[tuple[int, str, str], tuple[str, str]]:
         return {}
     return {
         (record["cell"], record["task"], record["metric"]): (
-            f"{text.signed(record['delta'])} {text.interval(record['low'], record['high'])}",
+            f"{text.signed(record['delta'], 3)} {text.interval(record['low'], record['high'], 3)}",
             "" if record["p"] is None else text.p_value(record["p"]),
         )
         for record in records

@@ -98,4 +98,3 @@ def _bootstrap(deltas: NDArray[np.float64], confidence: float, seed: int) -> tup
         means = np.array([generator.choice(deltas, n).mean() for _ in range(resamples)])
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return float(low), float(high)
-

@@ -105,7 +105,7 @@ def test_the_depth_tab_shows_what_was_looked_at_and_nothing_else(session: Sessio
     assert len(ours) == 4
     assert ours[0][1:5] == ["lambada_openai acc", "0.2500", "0.0200", "2"]
     assert [row[7] for row in ours] == ["", "1.000", "1.000", "0.031"]  # six of eight items, 2 / 2^6
-    assert [row[6].split()[0] for row in ours[1:]] == ["0.0000", "0.0000", "+0.7500"]
+    assert [row[6].split()[0] for row in ours[1:]] == ["0.000", "0.000", "+0.750"]
     published = [row for row in scores.table.rows if row[0].startswith("published: 1b mhar")]
     assert [row[1:3] for row in published] == [["lambada", "0.160"]]
     plain = sweep_page(session, "not-looked-at", {"tab": "depth"}, read=FILES.get)
