@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.models import Sweep, Trial
 from headcount.sweeps.file.adaptive import SeedRule
-from headcount.sweeps.statistics import PairedDelta, plan_seeds, stein_delta
+from headcount.sweeps.statistics import PairedDelta, paired_delta, plan_seeds, stein_delta
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,16 @@ def adaptive_of(session: Session, sweep: Sweep) -> Adaptive:
 def first_stage(first_seeds: int | None, seeds: Sequence[int]) -> int | None:
     """How many of these seeds are among the first ones of a rule; None without a rule."""
     return None if first_seeds is None else sum(seed < first_seeds for seed in seeds)
+
+
+def staged_delta(
+    treatment: Mapping[int, float], control: Mapping[int, float], first_seeds: int | None
+) -> PairedDelta:
+    """The paired delta; where a rule added seeds to its `first_seeds`, with the error of those alone."""
+    delta = paired_delta(treatment, control)
+    if first_seeds is None or delta.seeds[:first_seeds] != tuple(range(first_seeds)):
+        return delta
+    return stein_delta(delta, first_seeds)
 
 
 def by_rule(delta: PairedDelta, rule: SeedRule) -> tuple[PairedDelta, str | None]:

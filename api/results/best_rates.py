@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headcount.api.results.adaptive import staged_delta
 from headcount.api.results.families import alpha_of
 from headcount.api.results.records import Record, by_seed, difference, loss, provenance
 from headcount.api.results.selection import RATE, RateChoice, rate_choices
@@ -22,7 +23,7 @@ def best_rate_records(table: AblationTable) -> tuple[list[Record], Family]:
     for choice in (c for c in choices if not c.is_control):
         row = table.row(choice.cell)
         control = next((c for c in controls if c.settings.items() <= choice.settings.items()), None)
-        delta = _between(row, table.row(control.cell)) if control else None
+        delta = _between(row, table.row(control.cell), table.first_seeds) if control else None
         p_values[str(choice.cell)] = delta.p if delta else None
         records.append(
             choice.settings
@@ -46,8 +47,8 @@ def best_rate_records(table: AblationTable) -> tuple[list[Record], Family]:
     return records, family
 
 
-def _between(treatment: TableRow, control: TableRow) -> PairedDelta:
-    return paired_delta(by_seed(treatment), by_seed(control))
+def _between(treatment: TableRow, control: TableRow, first_seeds: int | None) -> PairedDelta:
+    return staged_delta(by_seed(treatment), by_seed(control), first_seeds)
 
 
 def _split(table: AblationTable, choice: RateChoice, control: RateChoice | None) -> Record:

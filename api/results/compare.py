@@ -16,7 +16,7 @@ Config = Mapping[str, Any]
 
 
 Difference = PairedDelta | UnpairedDelta
-"""Paired by seed, or by Welch between rows that have no seed in common."""
+"""Paired by seed; by Welch where fewer than two seeds are in common and each row has two."""
 
 
 class ComparedSweep(NamedTuple):
@@ -106,7 +106,8 @@ def differences(rows: Sequence[TableRow | None]) -> tuple[Difference | None, ...
 def _difference(row: TableRow, first: TableRow) -> Difference | None:
     if row.mean is None or first.mean is None:
         return None
-    if set(row.seeds) & set(first.seeds):
+    common = len(set(row.seeds) & set(first.seeds))
+    if common > 1 or (common and min(row.n, first.n) < 2):
         return paired_delta(_losses(row), _losses(first))
     return welch_delta(row.losses, first.losses)
 

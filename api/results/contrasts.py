@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from headcount.api.results.adaptive import staged_delta
 from headcount.api.results.curves import HEADS, KV_HEADS, groups
 from headcount.api.results.families import alpha_of
 from headcount.api.results.records import Record, by_seed, difference, loss, provenance, settings
 from headcount.api.results.tables import AblationTable, TableRow
-from headcount.sweeps.statistics import PairedDelta, holm, paired_delta
+from headcount.sweeps.statistics import PairedDelta, holm
 from headcount.sweeps.statistics.families import Family
 
 WIDTH = "model.d_model"
@@ -26,7 +27,7 @@ def width_records(table: AblationTable) -> tuple[list[Record], Family]:
         for row in rows:
             change = None
             if row is not rows[0]:
-                change = _change(row, rows[0])
+                change = _change(row, rows[0], table.first_seeds)
                 p_values[str(row.cell)] = change.p if change else None
             records.append(
                 settings(table, row)
@@ -44,12 +45,14 @@ def width_records(table: AblationTable) -> tuple[list[Record], Family]:
     return records, family
 
 
-def _change(row: TableRow, narrowest: TableRow) -> PairedDelta | None:
+def _change(row: TableRow, narrowest: TableRow, first_seeds: int | None) -> PairedDelta | None:
     if row.delta is None or narrowest.delta is None:
         return None
     ours, theirs = row.delta, narrowest.delta
-    return paired_delta(
-        dict(zip(ours.seeds, ours.deltas, strict=True)), dict(zip(theirs.seeds, theirs.deltas, strict=True))
+    return staged_delta(
+        dict(zip(ours.seeds, ours.deltas, strict=True)),
+        dict(zip(theirs.seeds, theirs.deltas, strict=True)),
+        first_seeds,
     )
 
 
@@ -63,7 +66,7 @@ def alignment_records(table: AblationTable) -> tuple[list[Record], Family]:
         if row.settings.get(RESIDUAL) != ALIGNED or other is None:
             continue
         unknown = row.seeds_diverged or other.seeds_diverged
-        delta = None if unknown else paired_delta(by_seed(row), by_seed(other))
+        delta = None if unknown else staged_delta(by_seed(row), by_seed(other), table.first_seeds)
         p_values[str(row.cell)] = delta.p if delta else None
         heads = row.settings.get(HEADS)
         records.append(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from search_study import Study
 
-from headcount.api.results import ablation_table, best_cell, paired_statistics, sweep_brief
+from headcount.api.results import ablation_table, best_cell, named_table, paired_statistics, sweep_brief
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store import Store, open_store
 from headcount.sweeps.statistics import best_cells, loss_table, plan_seeds, stein_estimate
@@ -82,6 +82,18 @@ def test_a_u_over_seeds_that_a_rule_added_has_the_error_of_the_first_ones(store:
     [best] = statistics.best
     assert [s.low for s in best.standings] == [s.low for s in best_cells(losses, start=3).standings]
     assert {c.moderated for c in statistics.comparisons} == {None}
+
+
+def test_best_against_best_over_seeds_that_a_rule_added_has_their_error(store: Store) -> None:
+    rates = "  train.peak_lr: [1e-4, 1e-3]\n"
+    Study(store, JOB + rates + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
+    for record in named_table(table_of(store), "best_lr").rows:
+        if record["pairs"] == 6:
+            deltas = [-0.1 + NOISE[seed] for seed in range(6)]
+            staged = stein_estimate(deltas, 3)
+            assert (record["low"], record["high"]) == pytest.approx((staged.low, staged.high))
+            return
+    pytest.fail("no cell has added seeds")
 
 
 def test_before_the_first_seeds_are_in_the_interval_is_the_paired_one(store: Store) -> None:

@@ -54,6 +54,17 @@ def test_without_a_common_seed_the_difference_is_unpaired(session: Session) -> N
     assert found.mean == pytest.approx((rows[1].mean or 0) - (rows[0].mean or 0))
 
 
+def test_one_common_seed_is_no_pair_to_measure_an_error_by(session: Session) -> None:
+    build_sweep(session, "a", heads=(1, 2), kv_heads=(1,), curves=False)
+    build_sweep(session, "b", heads=(1, 2), kv_heads=(1,), rates=(2e-3,), seeds=(2, 7), curves=False)
+    build_sweep(session, "c", heads=(1, 2), kv_heads=(1,), rates=(3e-3,), seeds=(2,), curves=False)
+    rows = [compared_sweep(session, name).table.treatments[0] for name in ("a", "b", "c")]
+    _, unpaired, alone = differences(rows)
+    assert unpaired == welch_delta(rows[1].losses, rows[0].losses)
+    assert isinstance(alone, PairedDelta)
+    assert (alone.seeds, alone.low) == ((2,), None)
+
+
 def test_an_axis_of_one_is_a_field_of_the_other(session: Session) -> None:
     """One varies the KV heads, the other has them fixed in its file."""
     build_sweep(session, "a", heads=(1, 4), kv_heads=(1, 2), curves=False)

@@ -69,15 +69,16 @@ def test_a_gain_beyond_the_fitted_computes_says_so() -> None:
     assert (below.gain, below.low, below.high, below.extrapolated) == (None, None, None, True)
 
 
-def test_the_interval_covers_the_truth() -> None:
-    """Of 20 studies of a method without effect, whose intervals are of 95 %."""
-    runs = COMPUTES * 4
+def test_the_interval_covers_the_truth_with_three_seeds() -> None:
+    """Of 24 studies of a method without effect, whose intervals are of 95 %: plain resampling of three jobs a
+    cell covers it in 3 of 4."""
+    runs = COMPUTES * 3
     covered = 0
-    for study in range(20):
-        laws = bootstrap_laws(runs, losses(runs, sd=2e-3, seed=study), resamples=30, seed=study)
-        found = laws.gain(1e18, losses([1e18] * 8, sd=2e-3, seed=1000 + study), seed=study)
+    for study in range(24):
+        laws = bootstrap_laws(runs, losses(runs, sd=2e-3, seed=study), resamples=25, seed=study)
+        found = laws.gain(1e18, losses([1e18] * 3, sd=2e-3, seed=1000 + study), seed=study)
         covered += found.low is not None and found.high is not None and found.low <= 1 <= found.high
-    assert covered >= 16
+    assert covered >= 22
 
 
 def test_too_little_to_fit() -> None:
