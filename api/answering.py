@@ -208,10 +208,14 @@ def of_results(sweep: str) -> Callable[[Session], str]:
 
 def as_json(value: Any) -> bytes:
     """A result as JSON, NaN and infinity as null, as `formats.to_json` has it but ten times as fast."""
-    kind = type(value)
+    return adapter_of(type(value)).dump_json(value)
+
+
+def adapter_of(kind: type[Any]) -> TypeAdapter[Any]:
+    """What writes results of one kind."""
     if kind not in _ADAPTERS:
         _ADAPTERS[kind] = TypeAdapter(kind)
-    return _ADAPTERS[kind].dump_json(value)
+    return _ADAPTERS[kind]
 
 
 _ADAPTERS: dict[type[Any], TypeAdapter[Any]] = {}

@@ -7,17 +7,19 @@ from typing import Any
 
 from anyio import to_thread
 from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.routing import iter_route_contexts
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from headcount import __version__
-from headcount.api.answering import Answers, Tables
-from headcount.api.caching import NotModified
+from headcount.api.answering import Answers, Tables, adapter_of
+from headcount.api.caching import NotModified, code_version
 from headcount.api.callers import check_scope
 from headcount.api.dependencies import no_query
 from headcount.api.looks import Looks
 from headcount.api.observing import Figures, Observer
 from headcount.api.problems import FieldProblem, ProblemDetail, install_handlers, responses
+from headcount.api.results import AblationTable, NamedTable
 from headcount.api.routes import (
     artifacts,
     changes,
@@ -60,7 +62,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         to_thread.current_default_thread_limiter().total_tokens = THREADS
-        await to_thread.run_sync(import_module, "scipy.special")  # not within the first answer
+        await to_thread.run_sync(_prepare, app)
         yield
         store.close()
 
@@ -108,6 +110,16 @@ def create_app(
     for path, files in (mounts or {}).items():
         app.mount(path, files)
     return app
+
+
+def _prepare(app: FastAPI) -> None:
+    """What is made when it is first needed, and would make the first answer 0.2 s late."""
+    import_module("scipy.special")
+    for _ in iter_route_contexts(app.routes):
+        pass  # each is built as it is passed
+    code_version()
+    for table in (AblationTable, NamedTable):
+        adapter_of(table)
 
 
 def openapi(app: FastAPI) -> dict[str, Any]:

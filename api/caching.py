@@ -49,7 +49,7 @@ def normal_query(request: Request) -> str:
 
 def etag_of(version: str, path: str, query: str = "", form: str = "json") -> str:
     """A hash of the data's version, path, query, format and code; the client's credential is not in it."""
-    parts = (version, path, query, form, _code_version())
+    parts = (version, path, query, form, code_version())
     return f'"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}"'
 
 
@@ -66,7 +66,7 @@ def check_matches(if_match: str | None, etag: str) -> None:
 
 
 @cache
-def _code_version() -> str:
+def code_version() -> str:
     """A hash of the code that makes the numbers, so that an upgrade is never answered from a cache."""
     root = Path(headcount.__file__).parent
     digest = hashlib.sha256()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from urllib.request import urlopen
 
 
 class Running(NamedTuple):
@@ -44,6 +45,8 @@ def running(url: str, home: Path, workers: int) -> Iterator[Running]:
         said = process.stdout.readline()
         found = re.search(r":(\d+)/", said)
         assert found, said
+        with urlopen(f"http://127.0.0.1:{found[1]}/healthz") as answer:  # it may wait until all is loaded
+            answer.read()
         yield Running(int(found[1]), process.pid)
     finally:
         process.terminate()
