@@ -164,3 +164,16 @@ def test_every_thread_on_the_page_on_failures_has_a_test_or_a_reason() -> None:
     assert len({thread for thread, *_ in rows}) == len(rows)
     for thread, holds, shown in rows:
         assert re.search(r"`[\w./]*test_\w+\.py`|`headcount bench ", shown) or "cannot occur" in holds, thread
+
+
+def test_every_target_that_a_page_names_is_in_the_makefile() -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = {
+        (str(page.relative_to(ROOT)), target)
+        for page in [*PAGES, *OTHERS]
+        for target in re.findall(r"(?:`|^)make ([a-z][\w-]*)", page.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(named) > 10
+    assert {(page, target) for page, target in named if target not in targets} == set()
+    told = {target for page, target in named if page == "CONTRIBUTING.md"}
+    assert set(targets) - told <= {"demo", "serve", "format", "study-page"}
