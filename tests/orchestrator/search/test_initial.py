@@ -32,7 +32,8 @@ seeds: [0, 1]
 GROWING = {
     "search": SWEEP.replace("seeds:", "  train.peak_lr: {low: 1e-4, high: 1e-2, log: true}\nseeds:")
     + "search: {method: random, trials: 4, parallel: 2}\n",
-    "refine": SWEEP.replace("seeds:", "  train.peak_lr: [1e-3, 2e-3, 4e-3]\nseeds:") + "refine: train.peak_lr\n",
+    "refine": SWEEP.replace("seeds:", "  train.peak_lr: [1e-3, 2e-3, 4e-3]\nseeds:")
+    + "refine: train.peak_lr\n",
     "seeds": SWEEP.replace("seeds: [0, 1]", "seeds: {start: 2, max: 4, half_width: 0.001}"),
 }
 
