@@ -1,6 +1,7 @@
 """The commands that look at a trained model: `probe`, `generate` and `evaluate`."""
 
 import json
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -174,6 +175,7 @@ def evaluate(
     from headcount.sweeps.planning.instruments import FILES, evaluate_settings
     from headcount.trainer.job_files.files import whole_file
 
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)  # its tasks leave defaults out, and it warns of each
     settings = load_settings()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -11,6 +11,7 @@ from plans import start_next
 from sqlalchemy import select
 
 from headcount.__main__ import cli
+from headcount.orchestrator.instruments.commands import evaluate
 from headcount.orchestrator.instruments.models import find_model
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store, submit
@@ -190,3 +191,11 @@ def test_a_model_is_scored_on_a_task_of_ones_own_and_against_another(
     assert difference["mean"] == pytest.approx(sum(scores[n] - other[n] for n in scores) / 3)
     assert difference["n"] == 3
     assert f"{difference['mean']:+.4f}" in ran.output
+
+
+def test_a_folder_of_data_that_is_none_is_told_before_anything_is_read(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    for folder, message in (("nowhere", "no such folder"), ("data", "no data set in it; expected each in a")):
+        asked = ["0c90fb13eaa1", "--tasks", "hellaswag", "--task-data", str(tmp_path / folder)]
+        with pytest.raises(UserError, match=f"evaluate.task_data: .*{folder}: {message}"):
+            CliRunner().invoke(evaluate, asked, catch_exceptions=False)
