@@ -18,7 +18,9 @@ def closed_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[S
         yield service, text
 
 
-def test_in_with_a_token_and_out_again(closed_service: tuple[Service, str], open_page: OpenPage) -> None:
+def test_in_with_a_token_and_out_again(
+    closed_service: tuple[Service, str], open_page: OpenPage, faults: list[str]
+) -> None:
     service, text = closed_service
     page = open_page(f"{service.url}/sweeps/in-flight")
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
@@ -28,7 +30,18 @@ def test_in_with_a_token_and_out_again(closed_service: tuple[Service, str], open
     expect(page.get_by_role("heading", name="in-flight")).to_be_visible()
     expect(page.locator("[data-live-name]")).to_have_text("live")  # the stream takes the cookie
     assert page.evaluate("document.cookie") == ""
-    page.goto(f"{service.url}/login")
-    page.get_by_role("button", name="Log out").click()
+    page.goto(f"{service.url}/submit")
+    expect(page.get_by_role("alert")).to_contain_text("may read, but not submit")
+    expect(page.get_by_role("button", name="Submit", exact=True)).to_be_disabled()
+    page.evaluate("document.querySelector('form.editing').submit()")
+    expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
+    assert [fault for fault in faults if "403" not in fault] == []
+    faults.clear()
+    page.get_by_role("link", name="Log in with another token").click()
+    out = page.get_by_role("button", name="Log out")
+    box = out.bounding_box()
+    assert box is not None
+    assert box["width"] < 200  # of its word, not of its column
+    out.click()
     page.goto(service.url)
     expect(page.get_by_role("heading", name="Log in")).to_be_visible()
