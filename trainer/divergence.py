@@ -7,12 +7,14 @@ from headcount.trainer.events import Spike
 
 _SMOOTHING = 0.05
 _LIMIT = 1.3
+_LEAST_RISE = 0.1
+"""Nats: of a text learned by heart, 1.3 times its loss is no rise at all."""
 _PATIENCE = 0.05
 
 
 class DivergenceWatch:
     """Diverged: a loss that is not finite, or, after warm-up, a smoothed loss (an exponential moving average
-    over about 20 updates) above 1.3x its best for a twentieth of the job's steps on end.
+    over about 20 updates) above 1.3x its best, and by 0.1 nat, for a twentieth of the job's steps on end.
 
     A rise that ends earlier is a spike: `recovered` counts them, and `spikes` lists them until it is emptied.
     """
@@ -32,7 +34,8 @@ class DivergenceWatch:
         first = math.isinf(self._smoothed)
         self._smoothed = loss if first else self._smoothed + _SMOOTHING * (loss - self._smoothed)
         self._best = min(self._best, self._smoothed)
-        if step >= self._warmup and self._smoothed > _LIMIT * self._best:
+        limit = max(_LIMIT * self._best, self._best + _LEAST_RISE)
+        if step >= self._warmup and self._smoothed > limit:
             self._above += 1
             self._highest = max(self._highest, self._smoothed / self._best)
         elif self._above:

@@ -29,6 +29,11 @@ def test_a_smoothed_loss_that_stays_above_its_best_for_a_twentieth_of_the_steps(
     assert first_divergence(losses) == 150 + 7 + 20 - 2
 
 
+def test_a_text_learned_by_heart_does_not_diverge() -> None:
+    assert first_divergence([0.001] * 150 + [0.05, 0.002] * 125) is None
+    assert first_divergence([0.01] * 150 + [0.2] * 250) == 150 + 15 + 20 - 2, "0.2 − 0.19·0.95^k, above 0.11"
+
+
 def test_a_spike_that_recovers_is_no_divergence_but_is_told() -> None:
     """Ten losses of 4 lift the smoothed loss to 4 − 2·0.95¹⁰ = 2.80, above 2.6 from the seventh on; it comes
     down to 2 + 0.80·0.95^k, below 2.6 from k = 6 on."""
