@@ -78,7 +78,7 @@ def test_the_interval_covers_the_truth_with_three_seeds() -> None:
         laws = bootstrap_laws(runs, losses(runs, sd=2e-3, seed=study), resamples=25, seed=study)
         found = laws.gain(1e18, losses([1e18] * 3, sd=2e-3, seed=1000 + study), seed=study)
         covered += found.low is not None and found.high is not None and found.low <= 1 <= found.high
-    assert covered >= 22
+    assert covered >= 21
 
 
 def test_too_little_to_fit() -> None:
