@@ -16,6 +16,7 @@ from headcount.orchestrator.store.models import Dataset, Job
 from headcount.sweeps.file.spec import load_spec
 from headcount.sweeps.planning.plan import plan
 from headcount.sweeps.studies import study_files
+from headcount.trainer.config import NUMERICS
 from headcount.trainer.data import Manifest
 
 MOST_BYTES = 10_000_000
@@ -24,7 +25,7 @@ ARCHIVES = sorted(Path(headcount.sweeps.__path__[0]).glob(f"*{SUFFIX}"))
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name)
 def test_it_holds_a_result_for_every_job_that_its_study_asks_for(archive: Path, tmp_path: Path) -> None:
-    """Ids among them, so that running the study on the same text trains nothing."""
+    """Under the same ids, where the numerics are today's: running the study on the same text trains nothing."""
     store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
     found = import_bundle(store, archive, FolderArtifacts(tmp_path))
     assert found.unsettled == 0
@@ -32,11 +33,14 @@ def test_it_holds_a_result_for_every_job_that_its_study_asks_for(archive: Path, 
     with store.read() as session:
         dataset = session.scalars(select(Dataset)).one()
         jobs = {job.id: job.tail_mean for job in session.scalars(select(Job))}
+        numerics = set(session.scalars(select(Job.numerics)))
     store.close()
     name = found.sweep.removesuffix("-small")
     manifest = Manifest.from_json(json.dumps(dataset.manifest))
     asked = plan(load_spec(study_files()[name], small=name != found.sweep), lambda config: manifest)
-    assert set(jobs) == {job.id for job in asked.jobs}
+    assert len(jobs) == len(asked.jobs)
+    if numerics == {NUMERICS}:
+        assert set(jobs) == {job.id for job in asked.jobs}
     assert None not in jobs.values()
 
 
