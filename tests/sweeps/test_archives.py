@@ -25,7 +25,7 @@ ARCHIVES = sorted(Path(headcount.sweeps.__path__[0]).glob(f"*{SUFFIX}"))
 
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda archive: archive.name)
 def test_it_holds_a_result_for_every_job_that_its_study_asks_for(archive: Path, tmp_path: Path) -> None:
-    """Under the same ids, where the numerics are today's: running the study on the same text trains nothing."""
+    """Under the same ids, where the numerics are today's: the study trains nothing on the same text."""
     store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
     found = import_bundle(store, archive, FolderArtifacts(tmp_path))
     assert found.unsettled == 0
