@@ -64,6 +64,8 @@ class Hearing:
         self.seats: dict[str, Seat] = {}
         self.peaks: dict[str, float] = {}
         """Bytes of a card that jobs of each kind took at most, as their results told."""
+        self._stored: set[str] = set()
+        """Slots whose answers are written but not heard yet."""
 
     def start(self, seat: Seat, work: Work) -> None:
         """Give a free slot its next attempt."""
@@ -95,6 +97,7 @@ class Hearing:
     def settle_doubts(self) -> None:
         """After a write of which it is not known whether it was made: begin what it dispatched, on slots that
         have told all of what they did before."""
+        self._stored.clear()
         self.listen()
         known = {seat.work.attempt_id for seat in self.busy() if seat.work}
         given: list[tuple[Seat, Work]] = []
@@ -131,12 +134,15 @@ class Hearing:
                 self.store(changes, answers)
             self.heard(answers)
 
-    def gather(self) -> list[Answer]:
-        """What slots tell of their attempts, after at most `ROUND_SECONDS`. It is to be stored, and then
-        `heard`: until that it is told again."""
-        pending = {seat.asked: seat for seat in self.seats.values() if seat.asked is not None}
+    def gather(self, seconds: float = ROUND_SECONDS) -> list[Answer]:
+        """What slots tell of their attempts, after at most so long. It is to be stored, and then `heard`."""
+        pending = {
+            seat.asked: seat
+            for seat in self.seats.values()
+            if seat.asked is not None and seat.name not in self._stored
+        }
         answers: list[Answer] = []
-        for asked in self.cluster.ready(pending, ROUND_SECONDS):
+        for asked in self.cluster.ready(pending, seconds):
             seat = pending[asked]
             try:
                 value = self.cluster.get(asked)
@@ -157,11 +163,13 @@ class Hearing:
         for answer in answers:
             assert answer.seat.work is not None
             tellings.append(Telling(answer.seat.work.attempt_id, answer.first, answer.records))
+            self._stored.add(answer.seat.name)
         record_all(changes, tellings)
 
     def heard(self, answers: Sequence[Answer]) -> None:
         """After they are stored: ask on, or let slots take their next jobs."""
         for answer in answers:
+            self._stored.discard(answer.seat.name)
             self._heard(answer)
 
     def _settled_in(self, seat: Seat, place: Place) -> None:

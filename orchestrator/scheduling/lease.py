@@ -81,9 +81,9 @@ class Lease:
             raise
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """A write to the store that only the holder can make. Raises `LeaseLost`."""
-        with self.store.write() as session:
+    def write(self, *, flushed: bool = True) -> Iterator[Session]:
+        """A write to the store, as its own, that only the holder can make. Raises `LeaseLost`."""
+        with self.store.write(flushed=flushed) as session:
             if session.connection().scalar(_EPOCH) != self.epoch:
                 raise LeaseLost
             yield session

@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from headcount.orchestrator.cluster.connection import Cluster, node_id
 from headcount.orchestrator.cluster.nodes import Nodes
-from headcount.orchestrator.scheduling.hearing import Answer, Hearing
+from headcount.orchestrator.scheduling.flushing import Flushing
+from headcount.orchestrator.scheduling.hearing import ROUND_SECONDS, Answer, Hearing
 from headcount.orchestrator.scheduling.lacking import Lacking
 from headcount.orchestrator.scheduling.lease import LEASE_SECONDS, Lease
 from headcount.orchestrator.scheduling.packing import share_on
@@ -59,6 +60,7 @@ class Scheduler:
         self.seats = self.hearing.seats
         self.lacking = Lacking(lease, cluster, self.nodes)
         self.growing = Growing(lease)
+        self.flushing = Flushing(self.store)
         self.queue = Queue()
         self._with_gpus = False
         self._renewed = self._fitted = 0.0
@@ -78,11 +80,13 @@ class Scheduler:
                 self._round()
             except StoreUnavailable as error:
                 log.warning("%s; trying again", error)
+                self.flushing.forget()
                 behind = True
                 time.sleep(1)
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
+        self.flushing.finish()
         self.queue.forget()
         with self.store.read() as session:
             unwanted = self._read_wishes(session)
@@ -100,6 +104,7 @@ class Scheduler:
     def dismiss_all(self) -> None:
         """Let all slots go at once; what they ran is settled as lost by the next scheduler."""
         self.growing.close()
+        self.flushing.close()
         self.lacking.withdraw()
         self.nodes.clear_marks()
         for seat in list(self.seats.values()):
@@ -115,12 +120,14 @@ class Scheduler:
         self._give_up_hanging()
         self.growing.step()
         timed = time.monotonic() - self._fitted > FITTING_SECONDS
-        if timed or not self._is_up_to_date:
+        if timed or not (self._is_up_to_date or self.flushing):
+            self.flushing.finish()
             self._look(timed)
-        answers = self.hearing.gather()
+        answers = self.hearing.gather(0.0 if self.flushing else ROUND_SECONDS)
         self._is_up_to_date = bool(answers)
         if answers:
             self._go_on(answers)
+        self.flushing.step(wait=not answers)
 
     def _look(self, timed: bool) -> None:
         """Keep up with what is wanted, and give what is free; now and then see to the slots as a whole."""
@@ -137,21 +144,26 @@ class Scheduler:
             self.lacking.tell(decisions, self.seats.values(), self._with_gpus)
 
     def _go_on(self, answers: list[Answer]) -> None:
-        """Store what was told and give slots that it frees their next jobs, in one transaction: so a job
-        costs one commit at most, and half of one where two have ended meanwhile.
+        """Store what was told, and give slots that it frees their next jobs, in one transaction.
 
-        Nothing is started before the store has it, and no slot forgets what the store may not have.
+        Nothing is begun before the store has it, and no slot forgets what the store may not have.
         """
-        with self.lease.write() as session, gathered(session) as changes:
+        with self.lease.write(flushed=False) as session, gathered(session) as changes:
             self.hearing.store(changes, answers)
             unwanted = self._read_wishes(session)
             decisions = self._decide(session, answers, timed=False)
             first, decisions.give = decisions.give[:MOST_A_WRITE], decisions.give[MOST_A_WRITE:]
             given = self._give(changes, first)
-        self.hearing.heard(answers)
-        self._begin(given)
-        self._stop_unwanted(unwanted)
-        self._carry_out(decisions)
+
+        def go_on() -> None:
+            self.hearing.heard(answers)
+            self._begin(given)
+
+        self.flushing.then(go_on)
+        if unwanted or decisions.leave or decisions.make or decisions.give:
+            self.flushing.finish()
+            self._stop_unwanted(unwanted)
+            self._carry_out(decisions)
 
     def _read_wishes(self, session: Session) -> set[str]:
         """Keep up with what is wanted; the jobs to be stopped, where that has changed."""
@@ -171,7 +183,7 @@ class Scheduler:
     def _stop_by_force(self) -> None:
         for seat in self.hearing.busy():
             if seat.stop_by is not None and time.monotonic() > seat.stop_by:
-                self.hearing.lose(seat, seat.stop_cause, "stopped by force")
+                self._lose(seat, seat.stop_cause, "stopped by force")
 
     def _stop_drained(self) -> None:
         """Have what runs on nodes that are about to go write a checkpoint, and go on elsewhere."""
@@ -198,7 +210,14 @@ class Scheduler:
     def _give_up_hanging(self) -> None:
         for seat in self.hearing.busy():
             if verdict := seat.pulse.verdict(seat.heard_at, time.monotonic()):
-                self.hearing.lose(seat, *verdict)
+                self._lose(seat, *verdict)
+
+    def _lose(self, seat: Seat, cause: str, message: str) -> None:
+        """End a slot with its job, unless the job has just ended."""
+        work = seat.work
+        self.flushing.finish()
+        if seat.work is work:
+            self.hearing.lose(seat, cause, message)
 
     def _decide(self, session: Session, answers: Sequence[Answer], timed: bool) -> Decisions:
         """Which slots get which jobs, and which slots there are to be, once `answers` are heard."""

@@ -30,6 +30,7 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(headcount_writes=True)
+        self._flusher = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -46,12 +47,24 @@ class Store:
             yield session
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """A session that is alone in writing; commits at the end, or rolls back on an error."""
-        begun = Session(self._writer, expire_on_commit=False)
+    def write(self, *, flushed: bool = True) -> Iterator[Session]:
+        """A session that is alone in writing; commits at the end, or rolls back on an error.
+
+        Without `flushed`, PostgreSQL does not wait for its disk, and others may write meanwhile: until a
+        `flush`, what was written may be gone after a crash of the server. It is for what can be said again.
+        """
+        writer = self._writer if flushed else self._writer.execution_options(headcount_flushed=False)
+        begun = Session(writer, expire_on_commit=False)
         with _clear_errors(self.engine), begun as session, session.begin():
             session.connection()  # takes the lock before the first read
             yield session
+
+    def flush(self) -> None:
+        """Wait until PostgreSQL has on its disk all that was committed before: a commit of its own that does
+        wait makes it so. SQLite leaves to the kernel when a commit reaches the disk."""
+        if self.file is None:
+            with _clear_errors(self.engine), self._flusher.connect() as connection:
+                connection.exec_driver_sql(_SOMETHING_TO_FLUSH)
 
     @property
     def file(self) -> Path | None:
@@ -139,10 +152,17 @@ def _begin_postgres(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
     if not driver.autocommit:
         driver.autocommit = True  # or the driver would begin by itself, with a message of its own
-    connection.exec_driver_sql(_BEGIN_WRITING if options.get("headcount_writes") else _BEGIN_READING)
+    if not options.get("headcount_writes"):
+        connection.exec_driver_sql(_BEGIN_READING)
+    else:
+        flushed = options.get("headcount_flushed", True)
+        connection.exec_driver_sql(_BEGIN_WRITING if flushed else _BEGIN_WRITING_UNFLUSHED)
 
 
-_BEGIN_WRITING = f"BEGIN; SELECT pg_advisory_xact_lock({_WRITERS_LOCK})"
+_LOCK = f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})"
+_BEGIN_WRITING = f"BEGIN; {_LOCK}"
+_BEGIN_WRITING_UNFLUSHED = f"BEGIN; SET LOCAL synchronous_commit = off; {_LOCK}"
+_SOMETHING_TO_FLUSH = "SELECT pg_logical_emit_message(true, 'headcount', '')"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 

@@ -1,0 +1,71 @@
+"""Waiting for the store's disk beside other work.
+
+What slots told and what they get next is written without waiting for the disk, so that the next slots are
+heard meanwhile. But nothing follows from a write before it is on the disk: a slot keeps what it has told, and
+begins nothing. Should the store's server crash in between, its events are there to be told again and its next
+job has not begun: nothing is lost, and nothing is trained twice. One wait is for all that was written before
+it, by however many transactions.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from headcount.orchestrator.store import Store
+
+Action = Callable[[], None]
+
+
+class Flushing:
+    """What is to be done once writes are on the disk, in their order."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
+        self._under_way: Future[None] | None = None
+        self._now: list[Action] = []
+        """For the flush that is under way."""
+        self._next: list[Action] = []
+        """For one that has to begin after it."""
+
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return self._under_way is not None
+
+    def then(self, action: Action) -> None:
+        """Do it once what was committed so far is on the disk: in a later `step`, or now on SQLite, where
+        the kernel decides and nobody waits."""
+        if self._store.file is not None:
+            action()
+            return
+        self._next.append(action)
+        self._begin()
+
+    def step(self, wait: bool) -> None:
+        """Do what is due; with `wait`, what waits for the flush that is under way. Raises
+        `StoreUnavailable`, after which nothing is known of what was written."""
+        if self._under_way is None or not (wait or self._under_way.done()):
+            return
+        self._under_way.result()
+        self._under_way, due, self._now = None, self._now, []
+        self._begin()
+        for action in due:
+            action()
+
+    def finish(self) -> None:
+        """Do all that waits. Raises `StoreUnavailable`."""
+        while self:
+            self.step(wait=True)
+
+    def forget(self) -> None:
+        """Do nothing of what waits."""
+        self._under_way = None
+        self._now.clear()
+        self._next.clear()
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self) -> None:
+        if self._under_way is None and self._next:
+            self._under_way = self._thread.submit(self._store.flush)
+            self._now, self._next = self._next, []
