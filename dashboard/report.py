@@ -13,7 +13,7 @@ from headcount.dashboard.pages.sweep import sweep_page
 from headcount.dashboard.rendering import STATIC, render
 from headcount.dashboard.tabs.view import nothing_kept
 
-SCRIPTS = ("theme.js", "plotly-cartesian.min.js", "headcount.js")
+SCRIPTS = ("theme.js", "plotly-cartesian.min.js", "figures.js", "headcount.js")
 
 
 def report(session: Session, name: str, read: Callable[[str], bytes | None] = nothing_kept) -> str:
