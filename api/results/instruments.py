@@ -57,13 +57,18 @@ def figures(session: Session, sweep: str, start: str) -> dict[str, dict[int, dic
     return {name: dict(cells) for name, cells in found.items()}
 
 
-def figure(session: Session, sweep: str, name: str) -> dict[int, dict[int, float]]:
-    """What the sweep's own jobs told of one name, by cell and seed. Raises `NotFoundError`."""
-    found: BySeedOfCells = defaultdict(dict)
-    query = _of_own(find_sweep(session, sweep).id).where(Measurement.name == name)
-    for cell, seed, _, value in _told(session, query):
+def figure(session: Session, sweep: str, name: str) -> dict[int, list[float]]:
+    """What the sweep's own jobs told of one name, by cell. Raises `NotFoundError`."""
+    query = (
+        select(SweepJob.cell_id, Measurement.value)
+        .join(Measurement, Measurement.job_id == SweepJob.job_id)
+        .where(SweepJob.sweep_id == find_sweep(session, sweep).id, Measurement.name == name)
+        .order_by(SweepJob.job_id)
+    )
+    found: defaultdict[int, list[float]] = defaultdict(list)
+    for cell, value in _told(session, query):
         if isfinite(value):
-            found[cell][seed] = value
+            found[cell].append(value)
     return dict(found)
 
 

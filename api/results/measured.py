@@ -1,6 +1,6 @@
 """Tables that read more of the store than losses: errors, how routing mixes, what probes find, scores."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from math import fsum, sqrt
 
@@ -68,7 +68,7 @@ def _probe(session: Session, table: AblationTable, answer: NamedTable) -> Built:
         if seeds:
             record = settings(table, row)
             for name in sorted(found):
-                record |= _spread(name.removeprefix(PROBE), found[name].get(row.cell, {}))
+                record |= _spread(name.removeprefix(PROBE), found[name].get(row.cell, {}).values())
             records.append(record | {"n": len(seeds), "probed_seeds": tuple(sorted(seeds))} | provenance(row))
     return replace(answer, estimator="newest finished probe of each job, mean over seeds"), records
 
@@ -92,7 +92,7 @@ def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> B
                 {"role": "control" if row.is_control else "treatment"}
                 | settings(table, row)
                 | {"task": task, "metric": metric}
-                | _spread("score", own)
+                | _spread("score", own.values())
                 | {"item_se": sqrt(fsum(e * e for e in errors) / len(errors)) if errors else None}
                 | {"n": len(own)}
                 | difference(delta)
@@ -130,9 +130,9 @@ def _paired(treatment: BySeed, control: BySeed) -> MeanEstimate:
     return mean_estimate([t - c for t, c in pairs], magnitude=largest)
 
 
-def _spread(name: str, by_seed: BySeed) -> Record:
+def _spread(name: str, told: Iterable[float]) -> Record:
     """The mean, and the sample standard deviation of two values or more."""
-    values = list(by_seed.values())
+    values = list(told)
     mean, sd = mean_and_sd(values) if len(values) > 1 else (values[0] if values else None, None)
     return {name: mean, f"{name}_sd": sd}
 
