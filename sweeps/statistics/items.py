@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom, binomtest
 
 RESAMPLES, FEWEST_RESAMPLES = 10_000, 1_000
 MOST_DRAWS = 20_000_000
@@ -72,7 +71,7 @@ def sign_flip(sums: NDArray[np.int64]) -> float:
     chances = np.ones(1)
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         steps = np.zeros(2 * size * count + 1)
-        steps[:: 2 * size] = binom.pmf(np.arange(count + 1), count, 0.5)
+        steps[:: 2 * size] = _even_chances(count)
         chances = np.convolve(chances, steps)
     reach = len(chances) // 2  # the sum lies between minus and plus this
     totals = np.arange(-reach, reach + 1)
@@ -82,8 +81,20 @@ def sign_flip(sums: NDArray[np.int64]) -> float:
 def mcnemar(only_first: int, only_second: int) -> float:
     """Two-sided p that one model alone is right as often as the other alone (McNemar 1947), exact: the
     binomial of these discordant items at one half. 1 without any."""
-    discordant = only_first + only_second
-    return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
+    from scipy.special import bdtr
+
+    fewer = min(only_first, only_second)
+    return min(1.0, 2 * float(bdtr(fewer, only_first + only_second, 0.5)))
+
+
+def _even_chances(count: int) -> NDArray[np.float64]:
+    """Of 0 … `count` heads of a fair coin thrown so often."""
+    from scipy.special import gammaln
+
+    heads = np.arange(count + 1)
+    ways = gammaln(count + 1) - gammaln(heads + 1) - gammaln(count - heads + 1)
+    chances: NDArray[np.float64] = np.exp(ways - count * np.log(2))
+    return chances
 
 
 def _bootstrap(deltas: NDArray[np.float64], confidence: float, seed: int) -> tuple[float, float]:
