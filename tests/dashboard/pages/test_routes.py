@@ -113,6 +113,10 @@ def test_the_paired_table_has_the_numbers_of_the_csv(client: TestClient) -> None
         for r in csv.DictReader(io.StringIO(client.get("/api/v1/sweeps/head-count/table.csv").text))
         if r["role"] == "treatment"
     }
+    tests = {
+        (r["model.routing_heads"], r["model.kv_heads"]): r
+        for r in csv.DictReader(io.StringIO(client.get("/api/v1/sweeps/head-count/tables/tests.csv").text))
+    }
     header, *shown = Cells(
         "Every cell against its control", page(client, "/sweeps/head-count?tab=paired&bars=t")
     ).rows
@@ -126,6 +130,7 @@ def test_the_paired_table_has_the_numbers_of_the_csv(client: TestClient) -> None
         "Delta",
         "95 % interval",
         "Pairs",
+        "ρ̂",
         "p",
         "Holm p",
         "State",
@@ -135,13 +140,14 @@ def test_the_paired_table_has_the_numbers_of_the_csv(client: TestClient) -> None
     assert [row[0] for row in treatments] == ["1 ★", *map(str, range(2, 16))]
     for _, heads, kv, *numbers in treatments:
         exact = rows[heads, kv]
-        assert numbers[:7] == [
+        assert numbers[:8] == [
             text.number(float(exact["mean"])),
             text.number(float(exact["sd"])),
             exact["n"],
             text.signed(float(exact["delta"])),
             text.interval(float(exact["delta_low"]), float(exact["delta_high"])),
             exact["pairs"],
+            text.number(float(tests[heads, kv]["correlation"]), 2),
             text.p_value(float(exact["p"])),
         ]
 
