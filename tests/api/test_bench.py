@@ -21,7 +21,7 @@ def test_a_filled_sweep_is_whole(store: Store) -> None:
 
 
 def test_the_sweep_of_instruments_answers_their_tables(store: Store) -> None:
-    fill_instruments(store, filling.Size("small", 4, 2))
+    fill_instruments(store, filling.Size("small", 4, 1))
     with store.read() as session:
         table = ablation_table(session, "small")
         asked = [name.removeprefix("tables/").removesuffix(".json") for name in OF_INSTRUMENTS]
