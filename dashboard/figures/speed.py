@@ -1,6 +1,6 @@
 """Tokens a second of every cell, beside its control's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -37,9 +37,9 @@ class SpeedData(NamedTuple):
 
 
 def speed_data(
-    table: AblationTable, without: tuple[str, ...] = (), mfu: Mapping[int, Mapping[int, float]] = {}
+    table: AblationTable, without: tuple[str, ...] = (), mfu: Mapping[int, Sequence[float]] = {}
 ) -> SpeedData:
-    """The cells that have trained; names leave out the axes `without`. `mfu` is by cell and seed."""
+    """The cells that have trained; names leave out the axes `without`. `mfu` is of each job, by cell."""
     bars = []
     for row in table.rows:
         if row.tokens_per_second is None:
@@ -54,7 +54,7 @@ def speed_data(
                 row.tokens_per_second / base if base else None,
                 row.peak_memory_bytes,
                 row.flops_per_token,
-                fmean(mfu[row.cell].values()) if row.cell in mfu else None,
+                fmean(mfu[row.cell]) if row.cell in mfu else None,
             )
         )
     bars.sort(key=lambda bar: -bar.tokens_per_second)

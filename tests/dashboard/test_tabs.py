@@ -2,10 +2,13 @@
 
 import html
 import re
+from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
+from builders import build_sweep
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from headcount.api.results import ablation_table, jobs, named_table, paired_statistics
@@ -19,6 +22,8 @@ from headcount.dashboard.pages.sweep import SweepPage, sweep_page
 from headcount.dashboard.report import report
 from headcount.dashboard.tabs import FIGURES, curves
 from headcount.dashboard.tabs.view import nothing_kept
+from headcount.orchestrator.store import open_store
+from headcount.orchestrator.store.models import Job, Measurement
 
 
 def test_rates_stand_across_and_heads_make_the_lines(session: Session) -> None:
@@ -119,6 +124,22 @@ def test_speed_is_that_of_the_throughput_table(session: Session) -> None:
     )
     relative = [f"{r['relative_to_control']:.3f}" for r in told if r["relative_to_control"]]
     assert sorted(row[2] for row in figure.table.rows if row[2] != text.NOTHING) == sorted(relative)
+
+
+def test_what_jobs_told_of_their_mfu_stands_beside_their_speed(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'headcount.db'}")
+    with store.write() as session:
+        build_sweep(session, "small", heads=(1, 4, 8), kv_heads=(1,), seeds=(0, 1), curves=False)
+        for job in session.scalars(select(Job).where(Job.config["model.residual"].as_string() == "mhar")):
+            session.add(Measurement(job_id=job.id, name="mfu", value=0.3 + 0.1 * job.seed))
+    with store.read() as session:
+        (figure,) = sweep_page(session, "small", {"tab": "speed"}).figures
+    store.close()
+    at = figure.table.columns.index("MFU")
+    assert {(row[0] == "control", row[at]) for row in figure.table.rows} == {
+        (True, "—"),
+        (False, "35.0 %"),
+    }
 
 
 def test_every_job_is_listed_with_its_page(session: Session, client: TestClient) -> None:

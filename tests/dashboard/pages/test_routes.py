@@ -234,7 +234,7 @@ def test_static_files_are_kept_under_the_hash_of_their_content(client: TestClien
     addresses = set(
         re.findall(r'"(/static/[^"]+\?v=[0-9a-f]{12})"', page(client, f"/sweeps/head-count?{LOSS}"))
     )
-    assert len(addresses) == 6
+    assert len(addresses) == 7
     for address in addresses:
         response = client.get(address)
         assert response.status_code == 200
