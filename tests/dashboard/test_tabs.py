@@ -214,7 +214,7 @@ def test_best_stands_against_best_with_its_edges_marked(session: Session) -> Non
 def test_the_share_of_the_peak_is_a_mean_over_jobs(session: Session) -> None:
     table = ablation_table(session, "head-count")
     known, *others = (row.cell for row in table.rows)
-    data = speed.speed_data(table, (), {known: {0: 0.4, 1: 0.5}})
+    data = speed.speed_data(table, (), {known: [0.4, 0.5]})
     assert sorted(row[-1] for row in speed.speed_table(data).rows) == [
         "45.0 %",
         *[text.NOTHING] * len(others),
