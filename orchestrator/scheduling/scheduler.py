@@ -7,6 +7,7 @@ Ray knows, and every slot keeps its attempt's events until they are stored.
 import logging
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from sqlalchemy import select
@@ -83,6 +84,8 @@ class Scheduler:
                 self.flushing.forget()
                 behind = True
                 time.sleep(1)
+        with suppress(StoreUnavailable):  # the next scheduler begins what this one could not
+            self.flushing.finish()
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
@@ -120,13 +123,12 @@ class Scheduler:
         self._give_up_hanging()
         self.growing.step()
         timed = time.monotonic() - self._fitted > FITTING_SECONDS
-        if timed or not (self._is_up_to_date or self.flushing):
+        if timed or not self._is_up_to_date:
             self.flushing.finish()
             self._look(timed)
-        answers = self.hearing.gather(0.0 if self.flushing else ROUND_SECONDS)
-        self._is_up_to_date = bool(answers)
-        if answers:
+        if answers := self.hearing.gather(0.0 if self.flushing else ROUND_SECONDS):
             self._go_on(answers)
+        self._is_up_to_date = bool(answers or self.flushing)
         self.flushing.step(wait=not answers)
 
     def _look(self, timed: bool) -> None:
