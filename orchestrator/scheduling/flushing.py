@@ -8,9 +8,10 @@ it, by however many transactions.
 """
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from headcount.orchestrator.store import Store
+from headcount.orchestrator.store.flusher import Flusher
 
 Action = Callable[[], None]
 
@@ -19,7 +20,8 @@ class Flushing:
     """What is to be done once writes are on the disk, in their order."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
+        self._flusher = None if store.file is not None else Flusher(store)
+        """SQLite leaves to the kernel when a commit reaches the disk, and nobody waits."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self._under_way: Future[None] | None = None
         self._now: list[Action] = []
@@ -31,10 +33,14 @@ class Flushing:
         """Whether anything waits."""
         return self._under_way is not None
 
+    def prepare(self) -> None:
+        """Before a write whose `then` is to follow. Raises `StoreUnavailable`."""
+        if self._flusher is not None:
+            self._flusher.open()
+
     def then(self, action: Action) -> None:
-        """Do it once what was committed so far is on the disk: in a later `step`, or now on SQLite, where
-        the kernel decides and nobody waits."""
-        if self._store.file is not None:
+        """Do it once what was committed so far is on the disk: in a later `step`, or now on SQLite."""
+        if self._flusher is None:
             action()
             return
         self._next.append(action)
@@ -57,15 +63,23 @@ class Flushing:
             self.step(wait=True)
 
     def forget(self) -> None:
-        """Do nothing of what waits."""
-        self._under_way = None
+        """Do nothing of what waits, after a write that may have met a crash."""
+        self._leave()
         self._now.clear()
         self._next.clear()
 
     def close(self) -> None:
+        self._leave()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
+    def _leave(self) -> None:
+        if self._under_way is not None:
+            wait([self._under_way])
+        self._under_way = None
+        if self._flusher is not None:
+            self._flusher.close()
+
     def _begin(self) -> None:
-        if self._under_way is None and self._next:
-            self._under_way = self._thread.submit(self._store.flush)
+        if self._flusher is not None and self._under_way is None and self._next:
+            self._under_way = self._thread.submit(self._flusher.flush)
             self._now, self._next = self._next, []

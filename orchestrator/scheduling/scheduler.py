@@ -86,6 +86,7 @@ class Scheduler:
                 time.sleep(1)
         with suppress(StoreUnavailable):  # the next scheduler begins what this one could not
             self.flushing.finish()
+        self.flushing.forget()
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
@@ -150,6 +151,7 @@ class Scheduler:
 
         Nothing is begun before the store has it, and no slot forgets what the store may not have.
         """
+        self.flushing.prepare()
         with self.lease.write(flushed=False) as session, gathered(session) as changes:
             self.hearing.store(changes, answers)
             unwanted = self._read_wishes(session)

@@ -30,7 +30,6 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(headcount_writes=True)
-        self._flusher = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -40,7 +39,7 @@ class Store:
         statement is parsed and planned anew.
         """
         with (
-            _clear_errors(self.engine),
+            clear_errors(self.engine),
             self.engine.begin() as connection,
             Session(connection, expire_on_commit=False) as session,
         ):
@@ -51,20 +50,14 @@ class Store:
         """A session that is alone in writing; commits at the end, or rolls back on an error.
 
         Without `flushed`, PostgreSQL does not wait for its disk, and others may write meanwhile: until a
-        `flush`, what was written may be gone after a crash of the server. It is for what can be said again.
+        `Flusher` has waited, what was written may be gone after a crash of the server. It is for what can be
+        said again.
         """
         writer = self._writer if flushed else self._writer.execution_options(headcount_flushed=False)
         begun = Session(writer, expire_on_commit=False)
-        with _clear_errors(self.engine), begun as session, session.begin():
+        with clear_errors(self.engine), begun as session, session.begin():
             session.connection()  # takes the lock before the first read
             yield session
-
-    def flush(self) -> None:
-        """Wait until PostgreSQL has on its disk all that was committed before: a commit of its own that does
-        wait makes it so. SQLite leaves to the kernel when a commit reaches the disk."""
-        if self.file is None:
-            with _clear_errors(self.engine), self._flusher.connect() as connection:
-                connection.exec_driver_sql(_SOMETHING_TO_FLUSH)
 
     @property
     def file(self) -> Path | None:
@@ -88,7 +81,7 @@ def open_store(where: Settings | str) -> Store:
     if store.file is not None:
         refuse_network_disk(store.file)
     try:
-        with _clear_errors(store.engine):
+        with clear_errors(store.engine):
             upgrade(store)
     except BaseException:
         store.close()
@@ -162,7 +155,6 @@ def _begin_postgres(connection: Connection) -> None:
 _LOCK = f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})"
 _BEGIN_WRITING = f"BEGIN; {_LOCK}"
 _BEGIN_WRITING_UNFLUSHED = f"BEGIN; SET LOCAL synchronous_commit = off; {_LOCK}"
-_SOMETHING_TO_FLUSH = "SELECT pg_logical_emit_message(true, 'headcount', '')"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -176,7 +168,7 @@ class StoreUnavailable(UserError):
 
 
 @contextmanager
-def _clear_errors(engine: Engine) -> Iterator[None]:
+def clear_errors(engine: Engine) -> Iterator[None]:
     """What the user can mend, in plain words; everything else as it was raised."""
     try:
         yield
