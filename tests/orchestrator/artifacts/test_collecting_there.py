@@ -47,6 +47,7 @@ def test_what_ended_jobs_left_in_a_bucket_is_found_and_deleted(bucket: Bucket, t
         "models": (0, 0),
         "logs": (2, 20),
         "jobs": (0, 0),
+        "weights": (0, 0),
     }
     for kind in ("checkpoints", "logs"):
         assert collect(store, settings, piles[kind], before, "tester") == 2

@@ -140,8 +140,7 @@ def test_a_killed_preparation_goes_on(stage: str, tmp_path: Path) -> None:
             break
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    parts = {p: p.stat().st_mtime_ns for p in (tmp_path / "home").rglob("*.records")}
-    assert len(parts) > 20
+    assert list((tmp_path / "home").rglob("*.records")), "killed too late to go on from anything"
     assert not list((tmp_path / "home" / "data").glob("*/manifest.json"))
     _wait_for_the_end_of_group(killed.pid)
     again = subprocess.run(command, capture_output=True, text=True, check=True)
