@@ -72,21 +72,23 @@ class Scheduler:
         """Adopt what is alive, then work until `ended`. Raises `LeaseLost` and `UserError`."""
         catch_up = self.hearing.adopt
         behind = True
-        while not ended():
-            try:
-                if behind:
-                    catch_up()
-                    self.queue.forget()
-                    catch_up, behind = self.hearing.settle_doubts, False
-                self._round()
-            except StoreUnavailable as error:
-                log.warning("%s; trying again", error)
-                self.flushing.forget()
-                behind = True
-                time.sleep(1)
-        with suppress(StoreUnavailable):  # the next scheduler begins what this one could not
-            self.flushing.finish()
-        self.flushing.forget()
+        try:
+            while not ended():
+                try:
+                    if behind:
+                        catch_up()
+                        self.queue.forget()
+                        catch_up, behind = self.hearing.settle_doubts, False
+                    self._round()
+                except StoreUnavailable as error:
+                    log.warning("%s; trying again", error)
+                    self.flushing.forget()
+                    behind = True
+                    time.sleep(1)
+            with suppress(StoreUnavailable):  # the next scheduler begins what this one could not
+                self.flushing.finish()
+        finally:
+            self.flushing.forget()
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
