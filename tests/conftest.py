@@ -1,8 +1,10 @@
-"""Shared set-up: kernels run in the interpreter where there is no GPU, and a test has one CPU thread."""
+"""Shared set-up: kernels run in the interpreter where there is no GPU, tests on one thread and off line."""
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+for hub in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE"):  # read when their libraries are imported
+    os.environ.setdefault(hub, "1")
 if not os.path.exists("/dev/nvidia0"):
     # read when triton.jit decorates, so before any test imports a kernel
     os.environ.setdefault("TRITON_INTERPRET", "1")

@@ -129,15 +129,13 @@ def test_a_damaged_model_is_refused(trained: tuple[Settings, str, str, Path]) ->
 
 @pytest.mark.filterwarnings("ignore")  # lm-eval's and its libraries' own
 def test_a_model_is_scored_on_a_task_of_ones_own_and_against_another(
-    trained: tuple[Settings, str, str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trained: tuple[Settings, str, str, Path], tmp_path: Path
 ) -> None:
     settings, job_id, _, file = trained
     tensors, metadata = read_model(file)
     generator = torch.Generator().manual_seed(0)
     tensors["embedding"] = torch.randn(tensors["embedding"].shape, generator=generator)
     write_model(tmp_path / "other.safetensors", tensors, metadata)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     items = [{"prompt": f"the depth {n}", "choices": ["of a head", "zzzz"], "label": n % 2} for n in range(4)]
     (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
     task = {

@@ -91,11 +91,9 @@ def test_one_that_is_stopped_half_way_ends_with_the_cause_that_it_is_told(
 
 @pytest.mark.filterwarnings("ignore")  # lm-eval's and its libraries' own
 def test_tasks_are_told_one_by_one_and_have_to_be_those_that_were_asked(
-    work: tuple[Work, Slot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: tuple[Work, Slot], tmp_path: Path
 ) -> None:
     child, slot = work
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     items = [{"prompt": f"the depth {n}", "choices": ["of a head", "zzzz"], "label": 0} for n in range(3)]
     (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
     task = {

@@ -38,9 +38,3 @@ def job(small_job: Callable[..., JobConfig], tokenizer_file: Path) -> JobConfig:
 @pytest.fixture
 def ours(job: JobConfig, tokenizer_file: Path) -> DownstreamModel:
     return DownstreamModel(ours_of(random_qwen(job), job), load_tokenizer(str(tokenizer_file)))
-
-
-@pytest.fixture(autouse=True)
-def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
