@@ -190,3 +190,6 @@ def test_main_tells_gains_by_the_law_that_was_asked_for(table: AblationTable) ->
     assert "gain in compute for α = 0.05, E = 1.7, assumed" in render_named(found, "md")
     with pytest.raises(QueryError, match="a scaling law needs an exponent above 0"):
         named_table(table, "main", ScalingLaw(-1.0, 0.0))
+    steep = named_table(table, "main", ScalingLaw(1e-9, 3.0))
+    assert {record["gain"] for record in steep.rows} == {None, 0.0, float("inf")}
+    assert "Infinity" not in render_named(steep, "json")

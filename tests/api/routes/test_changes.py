@@ -84,7 +84,8 @@ def test_a_change_names_the_state_that_it_changes(filled: Store, client: TestCli
 def test_what_cannot_be_changed_is_refused(filled: Store, client: TestClient) -> None:
     assert client.post("/api/v1/sweeps/head-cuont/cancel", headers=ANY).status_code == 404
     assert client.post(f"{SWEEP}/cancel?force=1", headers=ANY).status_code == 422
-    for body in ({"priority": "high"}, {"priority": 2**40}, {"priorty": 1}, {}):
+    wrong = ("high", "1", True, 1.0, 2**40)
+    for body in (*({"priority": value} for value in wrong), {"priorty": 1}, {}):
         assert client.post(f"{SWEEP}/priority", headers=ANY, json=body).status_code == 422
     assert wishes(filled, "priority") == {0}
     assert client.get(f"{SWEEP}/cancel").status_code == 405
