@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headcount.api.results import AblationTable, NamedTable, PublishedMatch, TableRow
+from headcount.sweeps.rendering import amount
 from headcount.trainer.scales import DEVIATIONS
 
 DIGITS = 4
@@ -182,11 +183,25 @@ def named_records(table: NamedTable) -> list[dict[str, Any]]:
     return [row | shared for row in table.rows]
 
 
+_WARNINGS = ("mixed_environments", "external")
+_BILLION = {"parameters": "B"}
+
+
 def readable_named(table: NamedTable, digits: int = DIGITS) -> ReadableTable:
-    """A named table for people: every column, numbers rounded to `digits` decimals."""
+    """A named table for people: the columns that tell something, numbers rounded to `digits` decimals.
+
+    The number of a cell, which only files need, is left out, and so is a warning that no row has.
+    """
+    shown = [
+        name
+        for name in table.columns
+        if name != "cell"
+        and any(row[name] not in (None, ()) and (row[name] or name not in _WARNINGS) for row in table.rows)
+    ]
+    columns = [[row[name] for row in table.rows] for name in shown]
     numeric = tuple(
         all(v is None or (isinstance(v, int | float) and not isinstance(v, bool)) for v in values)
-        for values in zip(*(row.values() for row in table.rows), strict=True)
+        for values in columns
     )
     caption = f"{table.question} Loss: {table.estimator}; test: {table.test}"
     if table.family is not None:
@@ -195,23 +210,30 @@ def readable_named(table: NamedTable, digits: int = DIGITS) -> ReadableTable:
         caption += f"; gain in compute for α = {table.law.exponent:g}, E = {table.law.irreducible:g}, assumed"
     return ReadableTable(
         title=f"{table.sweep}: {table.name}",
-        headings=tuple(c.rpartition(".")[2].replace("_", " ") for c in table.columns),
-        rows=tuple(tuple(_named_text(v, digits) for v in row.values()) for row in table.rows),
+        headings=tuple(name.rpartition(".")[2].replace("_", " ") for name in shown),
+        rows=tuple(
+            tuple(_named_text(row[name], digits, _BILLION.get(name, "G")) for name in shown)
+            for row in table.rows
+        ),
         numeric=numeric,
         caption=f"{caption}; data version {table.version}.",
     )
 
 
-def _named_text(value: Any, digits: int) -> str:
+def _named_text(value: Any, digits: int, billion: str) -> str:
     if value is None or value == ():
         return "—"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    if not isinstance(value, float):
+        return " ".join(_named_text(item, digits, billion) for item in value)
+    if not isinstance(value, int | float):
         return str(value)
-    small = abs(value) < 10**-digits or abs(value) >= 1e5
+    if abs(value) >= 1e5:
+        return amount(value, billion)
+    if isinstance(value, int):
+        return str(value)
+    small = abs(value) < 10**-digits
     return f"{value:.4g}" if small else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 

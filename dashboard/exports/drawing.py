@@ -16,6 +16,7 @@ WIDTH, HEIGHT = 6.6, 4.1
 PIXELS = 96.0
 """To the inch, of heights on the page."""
 RESOLUTION = 300
+LEGEND_COLUMNS = 4
 
 SYMBOLS = {
     "circle": "o",
@@ -92,8 +93,24 @@ def _draw(axes: Axes, marks: Marks) -> None:
         for axis, which in zip(marks.inset, "xy", strict=True):
             _set_axis(inset, axis, which)
         inset.tick_params(labelsize=6.5)
-    if any(series.in_legend for series in marks.series):
-        axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=4, frameon=False, borderaxespad=0.3)
+    _draw_legend(axes, [series.name for series in marks.series if series.in_legend])
+
+
+def _draw_legend(axes: Axes, names: list[str]) -> None:
+    """The named series in their order, row by row; matplotlib lists bars last, and fills columns."""
+    if not names:
+        return
+    handles = {label: handle for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    columns = [name for first in range(LEGEND_COLUMNS) for name in names[first::LEGEND_COLUMNS]]
+    axes.legend(
+        [handles[name] for name in columns],
+        columns,
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=LEGEND_COLUMNS,
+        frameon=False,
+        borderaxespad=0.3,
+    )
 
 
 def _draw_series(axes: Axes, series: Series, x_axis: Axis, y_axis: Axis) -> None:

@@ -13,10 +13,12 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 from statsmodels.stats.multitest import multipletests
 
+from headcount.api.columns import readable_named
 from headcount.api.formats import render_named
 from headcount.api.results import (
     TABLES,
     AblationTable,
+    NamedTable,
     QueryError,
     ScalingLaw,
     ablation_table,
@@ -139,9 +141,23 @@ def test_every_form_has_every_row(table: AblationTable, name: str, form: str) ->
         assert [tuple(r) for r in json.loads(written)["rows"]] == [found.columns] * len(found.rows)
     else:
         separator = " & " if form == "tex" else " | "
-        assert sum(line.count(separator) == len(found.columns) - 1 for line in written.splitlines()) >= len(
-            found.rows
-        )
+        columns = len(readable_named(found).headings)
+        assert sum(line.count(separator) == columns - 1 for line in written.splitlines()) >= len(found.rows)
+
+
+def test_people_are_shown_what_tells_something() -> None:
+    """No number of a cell, and no warning that holds for none; a False that is an answer stays."""
+    columns = ("model.kv_heads", "u_shaped", "loss", "parameters", "bytes", "entropies")
+    warnings = ("mixed_environments", "external", "seeds_missing", "seeds_failed", "cell")
+    row = dict(zip(columns, (4, False, 3.25, 1_080_000_000, 3.49e9, (0.5, 1.23456)), strict=True))
+    rows = [row | dict(zip(warnings, (mixed, False, (), None, 1), strict=True)) for mixed in (False, True)]
+    shape = ("shape", "Is it a U?", "s", 3, "tail mean", "none", None, None, None)
+    alike = readable_named(NamedTable(*shape, columns + warnings, (rows[0],)))
+    assert alike.headings == ("kv heads", "u shaped", "loss", "parameters", "bytes", "entropies")
+    assert alike.rows == (("4", "no", "3.25", "1.08B", "3.49G", "0.5 1.2346"),)
+    warned = readable_named(NamedTable(*shape, columns + warnings, tuple(rows)))
+    assert warned.headings == (*alike.headings, "mixed environments")
+    assert [row[-1] for row in warned.rows] == ["no", "yes"]
 
 
 def test_what_a_sweep_cannot_answer_is_said(session: Session) -> None:

@@ -35,6 +35,13 @@ def test_every_figure_has_every_form(session: Session, view: dict[str, str]) -> 
             assert content.startswith(start) or (form == "csv" and not content and view["tab"] == "depth")
 
 
+def test_a_legend_is_read_row_by_row(session: Session) -> None:
+    """Five lines in four columns: the fifth stands below the first, and is drawn right after it."""
+    page = sweep_page(session, "head-count", {"tab": "curves", "y": "delta"})
+    drawn = file_of(page.figures[0], "svg").decode()
+    assert re.findall(r"<!-- (H\W\d+) -->", drawn) == [f"H\u00a0{heads}" for heads in (1, 16, 2, 4, 8)]
+
+
 @pytest.mark.parametrize("form", ["png", "pdf"])
 def test_a_map_is_drawn_for_print_and_twice_the_same(session: Session, form: str) -> None:
     figure = figure_of(sweep_page(session, "in-flight", {"tab": "grid"}), None)
