@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from headcount.sweeps.statistics import check_homogeneity
+from headcount.sweeps.statistics.layout import block_layout
 
 
 def noise(sds: list[float], seeds: int, number: int) -> np.ndarray:
@@ -56,3 +57,23 @@ def test_a_cell_without_any_error_is_noticed() -> None:
     table = noise([0.01] * 6, 5, 0)
     table[5] = table[:5].mean(axis=0) + 0.1  # no residual: parallel to the others' mean
     assert check_homogeneity(table).verdict == "heterogeneous"
+
+
+def test_p_and_power_are_those_of_the_draws_that_the_docstring_names() -> None:
+    table = noise([0.01] * 30, 5, 0)
+    table[0, 0] = table[3, 1:3] = np.nan
+    present = ~np.isnan(table)
+    nu = present.sum(1) - 1.0
+
+    def statistic(losses: np.ndarray) -> np.ndarray:
+        squares = (block_layout(present).residuals(losses) ** 2).sum(-1)
+        return nu.sum() * np.log(squares.sum(-1) / nu.sum()) - (nu * np.log(squares / nu)).sum(-1)
+
+    rng = np.random.default_rng(0)
+    draws = rng.standard_normal((1000, *table.shape))
+    null = statistic(draws)
+    draws[np.arange(1000), rng.choice(30, 1000)] *= 4
+    check = check_homogeneity(table)
+    assert check.statistic == pytest.approx(float(statistic(table)), rel=1e-12)
+    assert check.p == (1 + np.sum(null >= statistic(table))) / 1001
+    assert check.power == np.mean(statistic(draws) > np.quantile(null, 0.8))
