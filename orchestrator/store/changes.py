@@ -7,15 +7,14 @@ there are kinds of rows, and not as many as there are jobs.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Delete, Table, Update, bindparam, update
+from sqlalchemy import Delete, Table
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import event_row, raise_versions
 from headcount.orchestrator.store.models import Event
-from headcount.orchestrator.store.sending import insert_rows, sent_together
+from headcount.orchestrator.store.sending import insert_rows, sent_together, set_rows
 
 Values = Mapping[str, Any]
 
@@ -76,7 +75,7 @@ class Changes:
             for table, rows in self._fresh.items():
                 insert_rows(session, table, rows)
             for (table, _), rows in self._set_alike().items():
-                connection.execute(_row_of(table), rows)
+                set_rows(session, table, rows)
             insert_rows(session, _EVENT, self._events)
             for of_tables in (False, True):
                 raise_versions(session, [s for s, t in self._versions.items() if t is of_tables], of_tables)
@@ -87,13 +86,8 @@ class Changes:
         """Rows of which the same columns are set, together: one statement for all."""
         alike: dict[tuple[Table, tuple[str, ...]], list[Values]] = defaultdict(list)
         for (table, key), values in self._set.items():
-            alike[table, tuple(sorted(values))].append({"of_row": key, **values})
+            alike[table, tuple(sorted(values))].append({"id": key, **values})
         return alike
-
-
-@cache
-def _row_of(table: Table) -> Update:
-    return update(table).where(table.c.id == bindparam("of_row"))
 
 
 @contextmanager

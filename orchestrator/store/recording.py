@@ -124,7 +124,8 @@ def _gather(changes: Changes, told: Told, records: Sequence[Record]) -> None:
 def _gather_evaluations(changes: Changes, told: Told, done: int, records: list[Record]) -> None:
     """`done` is the last step behind which nothing is stored."""
     evaluations = {record["step"]: record for record in records}
-    held = _held_losses(changes.session, told, [step for step in evaluations if step <= done])
+    last = min(told.last_evaluation, done)
+    held = _held_losses(changes.session, told, [step for step in evaluations if step <= last])
     for step, record in evaluations.items():
         loss = _finite(record["loss"])
         if step in held:

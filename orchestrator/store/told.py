@@ -9,7 +9,7 @@ from sqlalchemy import bindparam, func, select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.store.journal import shown_in
-from headcount.orchestrator.store.models import Attempt, Job, Progress, SweepJob
+from headcount.orchestrator.store.models import Attempt, Evaluation, Job, Progress, SweepJob
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Told:
     tail: int | None
     last_progress: int
     """The last step of which progress is stored."""
+    last_evaluation: int
+    """The last step of which an evaluation is stored; -1 where none is."""
     is_waited_for: bool
     """Whether instruments wait for the job's model."""
     sweeps: list[int] = field(default_factory=list)
@@ -52,14 +54,19 @@ _ATTEMPT: Any = Attempt.__table__
 _JOB: Any = Job.__table__
 _SWEEP_JOB: Any = SweepJob.__table__
 _PROGRESS: Any = Progress.__table__
+_EVALUATION: Any = Evaluation.__table__
 _CHILD: Any = _JOB.alias()
 _LAST_PROGRESS = select(func.coalesce(func.max(_PROGRESS.c.step), 0)).where(_PROGRESS.c.job_id == _JOB.c.id)
+_LAST_EVALUATION = select(func.coalesce(func.max(_EVALUATION.c.step), -1)).where(
+    _EVALUATION.c.job_id == _JOB.c.id
+)
 _WAITING = select(_CHILD.c.id).where(_CHILD.c.parent_id == _JOB.c.id, _CHILD.c.state == "queued")
 _TOLD = (
     select(
         *(_ATTEMPT.c.id, _ATTEMPT.c.number, _ATTEMPT.c.last_event, _ATTEMPT.c.ended),
         *(_JOB.c.id, _JOB.c.kind, _JOB.c.step, _JOB.c.config["train.steps"].as_integer(), _JOB.c.tail),
         _LAST_PROGRESS.scalar_subquery(),
+        _LAST_EVALUATION.scalar_subquery(),
         _WAITING.exists(),
         _SWEEP_JOB.c.sweep_id,
     )
