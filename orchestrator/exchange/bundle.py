@@ -17,7 +17,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Any
 
 from sqlalchemy import Select, Table, or_, select
@@ -86,6 +86,8 @@ def write_bundle(session: Session, name: str, file: Path, read: Read) -> Written
                 keys = [row["key"] for row in found]
             elif table == "sweep":  # where its file lies is of this machine
                 found = [row | {"folder": None} for row in found]
+            elif table == "dataset":
+                found = [row | {"manifest": _without_folders(row["manifest"])} for row in found]
             with open(_member(folder, table), "w", encoding="utf-8", newline="\n") as out:
                 count = 0
                 for row in found:
@@ -105,6 +107,15 @@ def write_bundle(session: Session, name: str, file: Path, read: Read) -> Written
         }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n", encoding="utf-8")
         return Written(file, _pack(folder, [MANIFEST, *members], keys, file), rows, left_out)
+
+
+def _without_folders(manifest: dict[str, Any]) -> dict[str, Any]:
+    """The manifest of a registered data set names its shards where this machine has them."""
+    parts = {
+        part: [shard | {"file": PurePath(shard["file"]).name} for shard in manifest[part]]
+        for part in {"train", "validation"} & manifest.keys()
+    }
+    return manifest | parts
 
 
 def _rows_of(sweep: Sweep, table: Table) -> Select[Any]:

@@ -15,7 +15,7 @@ from sqlalchemy import func, select, text
 from headcount.orchestrator.exchange.bundle import write_bundle
 from headcount.orchestrator.exchange.importing import Imported, import_bundle
 from headcount.orchestrator.store import Store, open_store
-from headcount.orchestrator.store.models import Base, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Base, Dataset, Event, Job, Sweep, SweepJob
 from headcount.trainer.errors import UserError
 
 STATES = {(1, 1, 1e-3, 0): "diverged", (2, 1, 1e-3, 0): "failed", (16, 1, 1e-3, 0): "cancelled"}
@@ -110,6 +110,26 @@ def test_the_same_results_make_the_same_bytes(store: Store, tmp_path: Path) -> N
         two = write_bundle(session, "head-count", tmp_path / "two.tar.gz", FILES.read)
     assert one.file.read_bytes() == two.file.read_bytes()
     assert one.sha256 == two.sha256
+
+
+def test_it_does_not_tell_where_a_registered_data_set_lay(store: Store, other: Store, tmp_path: Path) -> None:
+    with store.write() as session:
+        build_sweep(session, kv_heads=(1,))
+        dataset = session.scalars(select(Dataset)).one()
+        shards = [
+            {"file": f"/scratch/ada/text/{part}-00000.bin", "tokens": 3, "sha256": "a" * 64} for part in "tv"
+        ]
+        dataset.manifest = {**dataset.manifest, "train": shards[:1], "validation": shards[1:]}
+    with store.read() as session:
+        written = write_bundle(session, "head-count", tmp_path / "head-count.tar.gz", FILES.read)
+    import_bundle(other, written.file, FILES)
+    with other.read() as session:
+        manifest = session.scalars(select(Dataset)).one().manifest
+    assert manifest == {
+        **dataset.manifest,
+        "train": [shards[0] | {"file": "t-00000.bin"}],
+        "validation": [shards[1] | {"file": "v-00000.bin"}],
+    }
 
 
 def test_results_come_to_jobs_that_wait_for_them(store: Store, other: Store, tmp_path: Path) -> None:
