@@ -44,7 +44,7 @@ docs: $(VENV)/dev.installed
 	@echo "The site: .site/index.html"
 
 study-page: $(VENV)/train.installed
-	$(BIN)/python docs/drawn.py docs/study.md
+	$(BIN)/python docs/drawn.py docs/study.md README.md
 
 package: $(VENV)/cluster.installed
 	$(BIN)/pytest -m cluster tests/packaging

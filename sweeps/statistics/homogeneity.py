@@ -73,7 +73,7 @@ def _bartlett(squares: Array, present: NDArray[np.bool_]) -> Array:
     nu = present.sum(1)[measured] - 1.0
     squares = np.maximum(squares[..., measured], np.finfo(np.float64).tiny)
     pooled = squares.sum(-1) / nu.sum()
-    return np.asarray(nu.sum() * np.log(pooled) - np.log(squares / nu) @ nu)
+    return np.asarray(nu.sum() * np.log(pooled) - (nu * np.log(squares / nu)).sum(-1))
 
 
 @lru_cache(maxsize=64)

@@ -2,10 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
-from statistics import correlation
+from math import fsum, isfinite, sqrt
+from operator import mul
 
-from .student import Estimate, MeanEstimate, Values, mean_estimate, t_estimate, unknown
+from .student import (
+    Estimate,
+    MeanEstimate,
+    Values,
+    check_confidence,
+    mean_estimate,
+    mean_fields,
+    t_estimate,
+    unknown,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,15 +46,15 @@ def paired_delta(
     Seeds that only one side has are listed and not used; without a common seed the mean is None. See
     `mean_estimate` for one pair and for deltas that do not vary. ValueError for a loss that is not finite.
     """
+    check_confidence(confidence)
     for name, losses in (("treatment", treatment), ("control", control)):
-        for seed, loss in losses.items():
-            if not isfinite(loss):
-                raise ValueError(f"{name} at seed {seed} is {loss}: leave diverged seeds out, and count them")
+        if not all(map(isfinite, losses.values())):
+            seed, loss = next((s, x) for s, x in losses.items() if not isfinite(x))
+            raise ValueError(f"{name} at seed {seed} is {loss}: leave diverged seeds out, and count them")
     seeds = tuple(sorted(treatment.keys() & control.keys()))
     t, c = [float(treatment[s]) for s in seeds], [float(control[s]) for s in seeds]
     deltas = [a - b for a, b in zip(t, c, strict=True)]
-    magnitude = max(map(abs, [*t, *c]), default=0.0)
-    fields = vars(mean_estimate(deltas, confidence=confidence, magnitude=magnitude))
+    fields = mean_fields(deltas, confidence, max(map(abs, [*t, *c]), default=0.0))
     if not seeds:
         fields["reason"] = "no seed has both a treatment and a control"
     return PairedDelta(
@@ -61,7 +70,9 @@ def paired_delta(
 def _correlation(t: Sequence[float], c: Sequence[float]) -> float | None:
     if len(t) < 3 or min(t) == max(t) or min(c) == max(c):
         return None
-    return correlation(t, c)
+    mean_t, mean_c = fsum(t) / len(t), fsum(c) / len(c)
+    t, c = [x - mean_t for x in t], [x - mean_c for x in c]
+    return fsum(map(mul, t, c)) / sqrt(fsum(map(mul, t, t)) * fsum(map(mul, c, c)))
 
 
 @dataclass(frozen=True, kw_only=True)

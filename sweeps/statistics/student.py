@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import fsum, isfinite, sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,26 +57,37 @@ def t_critical(alpha: float, df: float) -> float:
 
 def upper_tail(t: float, df: float) -> float:
     """The probability that Student's t exceeds `t`."""
+    return float(_stdtr()(df, -t))
+
+
+@cache
+def _stdtr() -> Any:
+    """scipy is loaded with the first table, not with the package; asking for it each time takes as long as
+    the function itself."""
     from scipy.special import stdtr
 
-    return float(stdtr(df, -t))
+    return stdtr
 
 
 def t_estimate(mean: float, se: float, df: float, confidence: float = 0.95) -> Estimate:
     """An estimate from its standard error (above 0) and that error's degrees of freedom."""
     check_confidence(confidence)
+    return Estimate(**_t_fields(mean, se, df, confidence))
+
+
+def _t_fields(mean: float, se: float, df: float, confidence: float) -> dict[str, Any]:
     half = t_critical(1 - confidence, df) * se
     t = mean / se
-    return Estimate(
-        mean=mean,
-        se=se,
-        df=df,
-        t=t,
-        p=2 * upper_tail(abs(t), df),
-        low=mean - half,
-        high=mean + half,
-        confidence=confidence,
-    )
+    return {
+        "mean": mean,
+        "se": se,
+        "df": df,
+        "t": t,
+        "p": 2 * upper_tail(abs(t), df),
+        "low": mean - half,
+        "high": mean + half,
+        "confidence": confidence,
+    }
 
 
 def unknown(mean: float | None, reason: str, confidence: float = 0.95) -> Estimate:
@@ -107,6 +119,11 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
     x = [float(value) for value in values]  # a handful: plain numbers are faster than an array
     if not all(map(isfinite, x)):
         finite_vector(values, "values")  # says which one
+    return MeanEstimate(**mean_fields(x, confidence, magnitude))
+
+
+def mean_fields(x: Sequence[float], confidence: float, magnitude: float) -> dict[str, Any]:
+    """The fields of `mean_estimate`, for what has more of them; of finite numbers."""
     n = len(x)
     if n == 0:
         return _constant(None, None, 0, confidence, "no value")
@@ -117,8 +134,7 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
         all_are = "0" if mean == 0 else "equal"
         reason = f"all values are {all_are}: there is no variation to test against"
         return _constant(mean, 0.0, n, confidence, reason)
-    e = t_estimate(mean, sd / n**0.5, n - 1, confidence)
-    return MeanEstimate(**vars(e), sd=sd, n=n)
+    return _t_fields(mean, sd / n**0.5, n - 1, confidence) | {"sd": sd, "n": n}
 
 
 def sample_sd(x: Sequence[float], *, magnitude: float = 0.0) -> float:
@@ -144,21 +160,21 @@ def mean_and_sd(x: Sequence[float], *, magnitude: float = 0.0) -> tuple[float, f
     return (mean if abs(mean) > rounding else 0.0), 0.0
 
 
-def _constant(mean: float | None, sd: float | None, n: int, confidence: float, reason: str) -> MeanEstimate:
+def _constant(mean: float | None, sd: float | None, n: int, confidence: float, reason: str) -> dict[str, Any]:
     limit = 0.0 if n > 1 and mean == 0 else None
-    return MeanEstimate(
-        mean=mean,
-        se=sd,  # None, or 0 like the sd
-        df=n - 1 if n > 1 else None,
-        t=None,
-        p=None,
-        low=limit,
-        high=limit,
-        confidence=confidence,
-        reason=reason,
-        sd=sd,
-        n=n,
-    )
+    return {
+        "mean": mean,
+        "se": sd,  # None, or 0 like the sd
+        "df": n - 1 if n > 1 else None,
+        "t": None,
+        "p": None,
+        "low": limit,
+        "high": limit,
+        "confidence": confidence,
+        "reason": reason,
+        "sd": sd,
+        "n": n,
+    }
 
 
 def check_confidence(confidence: float) -> None:

@@ -26,7 +26,10 @@ MANIFEST = Manifest("f" * 64, "stdlib", 256, 4_000_000_000, 50_000_000, 1_000, 4
 FOR_TWO_CORES = {"quickstart", "rate-search", "residual-family"}
 """Small as they are."""
 
-WARNED = {"compact_rates": ("one seed: a delta has no interval and no p-value; two or more seeds give them",)}
+WARNED = dict.fromkeys(
+    ("compact_rates", "compact_control_rates"),
+    ("one seed: a delta has no interval and no p-value; two or more seeds give them",),
+)
 
 
 def planned(path: Path, small: bool = False) -> Plan:
@@ -75,6 +78,7 @@ def test_every_study_that_is_not_small_has_a_small_variant() -> None:
         ("temperature_control", 5, 1, 30),
         ("compact_head_count", 20, 4, 72),
         ("compact_rates", 60, 12, 72),
+        ("compact_control_rates", 6, 3, 9),
         ("compact_temperature", 5, 1, 18),
         ("compact_residuals", 18, 1, 38),
         ("downstream", 3, 3, 18),
@@ -113,6 +117,7 @@ def test_the_compact_studies_share_the_jobs_that_their_comment_says() -> None:
     assert shared == {
         "compact_head_count": 72,
         "compact_rates": 24,
+        "compact_control_rates": 3,
         "compact_temperature": 9,
         "compact_residuals": 4,
     }
