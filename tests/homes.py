@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import forked
+
 T = TypeVar("T")
 
 SWEEP = """
@@ -60,6 +62,10 @@ class Home:
                 process.kill()
                 raise
         return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    def typed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """As `headcount`, but sooner begun: in a fork of this process. For commands that train nothing."""
+        return forked.typed(arguments, self.environment, self.folder.parent)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command; `stop_all` ends what is left of it."""

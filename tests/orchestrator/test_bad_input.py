@@ -1,9 +1,9 @@
 """The user's mistakes, through the command line: one clear error, exit code 2, nothing half-written."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import forked
 import pytest
 from disks import small_disk
 from homes import Home
@@ -61,14 +61,8 @@ def test_a_cluster_that_is_reached_otherwise_is_named(home: Home) -> None:
 def test_a_home_under_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     inside = Home(tmp_path / "file" / "home", {})
-    for command in (["status"], ["plan", "x.yaml"], ["run", "x.yaml"], ["jobs", "x"]):
-        done = subprocess.run(
-            inside._command(tuple(command)),
-            env=inside.environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+    for command in (("status",), ("plan", "x.yaml"), ("run", "x.yaml"), ("jobs", "x")):
+        done = forked.typed(command, inside.environment, tmp_path)
         assert done.returncode == 2
         assert done.stderr.startswith("Error: cannot use ")
         assert "not a folder; set HEADCOUNT_HOME" in done.stderr
@@ -92,7 +86,7 @@ def test_a_disk_that_fills_up_while_jobs_run_ends_the_run_and_leaves_nothing_at_
 
 
 def _refused(home: Home, command: list[str], message: str) -> None:
-    done = home.headcount(*command)
+    done = home.typed(*command)
     assert done.returncode == 2, done.stdout + done.stderr
     assert done.stderr.startswith("Error: ")
     assert len(done.stderr.strip().splitlines()) == 1

@@ -1,46 +1,25 @@
 """Every command as typed, right and wrong, on both engines: exit code, one clear error, nothing half done."""
 
-import importlib
 import os
-import pkgutil
 import re
-import sys
-import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+import forked
 import pytest
 from homes import SWEEP
 from sqlalchemy import select
 
-from headcount.__main__ import main
-from headcount.orchestrator import exchange, following, submitting, upkeep
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.models import Base
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*fork")
 
 Typed = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture(scope="module")
-def imported() -> None:
-    """What each command would import in a process of its own."""
-    for room in (submitting, following, upkeep, exchange):
-        for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
-            importlib.import_module(module.name)
-
-
 @pytest.fixture
-def typed(
-    imported: None,
-    store_url: str,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> Typed:
+def typed(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Typed:
     """Types a command over an empty store, beside a sweep's file; its exit code and what it prints."""
     for name in ("RAY_ADDRESS", "HEADCOUNT_ARTIFACTS", "HEADCOUNT_URL", "HEADCOUNT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -50,31 +29,12 @@ def typed(
     (tmp_path / "text.txt").write_text("every command is typed right and wrong " * 500)
     (tmp_path / "small.yaml").write_text(SWEEP.format(text="text.txt", steps=40))
     open_store(store_url).close()
-    screen = tmp_path_factory.mktemp("screen")
 
     def type_it(*arguments: str) -> tuple[int, str, str]:
-        if (child := os.fork()) == 0:
-            _be_headcount(arguments, screen)
-        _, status = os.waitpid(child, 0)
-        return os.waitstatus_to_exitcode(status), *((screen / n).read_text() for n in ("out", "err"))
+        done = forked.typed(arguments, os.environ, tmp_path)
+        return done.returncode, done.stdout, done.stderr
 
     return type_it
-
-
-def _be_headcount(arguments: tuple[str, ...], screen: Path) -> NoReturn:
-    code = 1
-    sys.argv = ["headcount", *arguments]
-    with open(screen / "out", "w") as sys.stdout, open(screen / "err", "w") as sys.stderr:
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        except BaseException:
-            traceback.print_exc()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
 
 
 def content(store_url: str, folder: Path) -> tuple[dict[str, list[Any]], set[str]]:

@@ -22,15 +22,15 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_a_sweep_moves_to_another_home_and_its_table_with_it(home: Home, tmp_path: Path) -> None:
-    done = home.headcount("export", "head-count")
+    done = home.typed("export", "head-count")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("head-count.tar.gz: 12 jobs, 12 attempts, 492 evaluations; SHA-256 ")
     other = Home(tmp_path / "other", {})
-    first, second = (other.headcount("import", str(tmp_path / "head-count.tar.gz")) for _ in range(2))
+    first, second = (other.typed("import", str(tmp_path / "head-count.tar.gz")) for _ in range(2))
     assert first.stdout == "head-count: 12 jobs new, 0 completed, 0 kept as they were\n"
     assert second.stdout == "head-count: 0 jobs new, 0 completed, 12 kept as they were\n"
-    table = other.headcount("table", "head-count").stdout.splitlines()
-    assert table[:-2] == home.headcount("table", "head-count").stdout.splitlines()[:-2]
+    table = other.typed("table", "head-count").stdout.splitlines()
+    assert table[:-2] == home.typed("table", "head-count").stdout.splitlines()[:-2]
 
 
 def test_mistakes_are_one_line(home: Home, tmp_path: Path) -> None:
@@ -41,20 +41,20 @@ def test_mistakes_are_one_line(home: Home, tmp_path: Path) -> None:
         (("db", "copy", "mysql://there"), "URL begins with 'mysql'; expected sqlite:///PATH"),
         (("db", "copy", f"sqlite:///{home.folder / 'headcount.db'}"), "is not empty: it has rows of"),
     ):
-        done = home.headcount(*command)
+        done = home.typed(*command)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
         assert message in done.stderr
 
 
 def test_a_store_is_kept(home: Home, tmp_path: Path) -> None:
-    assert "schema" in home.headcount("db", "upgrade").stdout
-    sound = home.headcount("db", "check")
+    assert "schema" in home.typed("db", "upgrade").stdout
+    sound = home.typed("db", "check")
     assert (sound.returncode, sound.stdout.strip().endswith("no problems")) == (0, True)
-    copied = home.headcount("db", "copy", f"sqlite:///{tmp_path / 'copy.db'}")
+    copied = home.typed("db", "copy", f"sqlite:///{tmp_path / 'copy.db'}")
     assert (copied.returncode, copied.stderr) == (0, "")
     assert "rows copied and compared" in copied.stdout
     moved = Home(home.folder, {"HEADCOUNT_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"})
-    assert moved.headcount("table", "head-count").stdout == home.headcount("table", "head-count").stdout
+    assert moved.typed("table", "head-count").stdout == home.typed("table", "head-count").stdout
 
 
 def test_runs_of_another_program_are_a_table(home: Home, tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ def test_runs_of_another_program_are_a_table(home: Home, tmp_path: Path) -> None
     (tmp_path / "their runs.csv").write_text("\n".join(rows))
     command = ["import", "their runs.csv", "--map", "model.routing_heads=H,model.residual=method,loss=val"]
     command += ["--control", "model.residual=additive"]
-    first, second = (home.headcount(*command) for _ in range(2))
+    first, second = (home.typed(*command) for _ in range(2))
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout.startswith("their-runs: 6 runs of 2 cells, 1 of them controls")
     assert second.stdout == "their-runs: these runs are in the store already\n"
-    assert "trained elsewhere" in home.headcount("table", "their-runs").stdout
-    jobs = home.headcount("jobs", "their-runs")
+    assert "trained elsewhere" in home.typed("table", "their-runs").stdout
+    jobs = home.typed("jobs", "their-runs")
     assert (jobs.returncode, jobs.stdout.count("finished")) == (0, 6)
-    refused = home.headcount("run", "their-runs")
+    refused = home.typed("run", "their-runs")
     assert refused.returncode == 2
     assert "imported; they cannot be trained again" in refused.stderr

@@ -34,20 +34,20 @@ def test_a_sweep_is_changed_and_says_so(home: Home) -> None:
         ("cancel", "tiny"): "tiny: 6 jobs withdrawn; now 6 cancelled\n",
     }
     for arguments, printed in typed.items():
-        done = home.headcount(*arguments)
+        done = home.typed(*arguments)
         assert (done.stdout, done.stderr, done.returncode) == (printed, "", 0)
     assert home.rows("SELECT DISTINCT priority, paused, wanted FROM sweep_job") == [(-3, 0, 0)]
 
 
 @pytest.mark.parametrize("command", [("pause",), ("resume",), ("retry",), ("cancel",), ("priority", "1")])
 def test_an_unknown_sweep_is_refused_with_the_nearest(home: Home, command: tuple[str, ...]) -> None:
-    done = home.headcount(command[0], "tidy", *command[1:])
+    done = home.typed(command[0], "tidy", *command[1:])
     assert done.returncode == 2
     assert done.stderr == "Error: no sweep 'tidy'; did you mean 'tiny'?\n"
 
 
 def test_a_deleted_sweep_is_gone_and_its_jobs_stay(home: Home) -> None:
-    done = home.headcount("delete", "tiny", "--yes")
+    done = home.typed("delete", "tiny", "--yes")
     assert (done.stdout, done.returncode) == ("tiny: removed; 6 jobs stay in the store\n", 0)
     assert home.rows("SELECT count(*) FROM sweep") == [(0,)]
     assert home.rows("SELECT state, count(*) FROM job GROUP BY state ORDER BY state") == [
