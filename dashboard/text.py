@@ -49,9 +49,9 @@ def p_value(p: float | None) -> str:
 
 
 def p_equals(p: float | None) -> str:
-    """A p in a sentence: "p = 0.021", "p < 0.0001"."""
+    """A p in a sentence, which no line breaks: "p = 0.021", "p < 0.0001"."""
     written = p_value(p)
-    return f"p < {written[1:]}" if written.startswith("<") else f"p = {written}"
+    return f"p\u00a0<\u00a0{written[1:]}" if written.startswith("<") else f"p\u00a0=\u00a0{written}"
 
 
 def compact(value: float | None) -> str:

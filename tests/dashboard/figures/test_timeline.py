@@ -15,7 +15,9 @@ def span(
     slot: str, start: float, end: float | None, cause: str | None = "finished", cell: int | None = 1
 ) -> Span:
     ended = None if end is None else BEGUN + timedelta(seconds=end)
-    return Span(slot, "n", "job", cell, 0, 1e12, 0, BEGUN + timedelta(seconds=start), ended, cause)
+    return Span(
+        slot, f"n/{'37fc43a3' * 7}", "job", cell, 0, 1e12, 0, BEGUN + timedelta(seconds=start), ended, cause
+    )
 
 
 SPANS = (
@@ -36,8 +38,19 @@ def test_bars_and_uses_as_values() -> None:
         Bar(0, 43, 50, "diverged", "H 8, seed 0: diverged, 7 s"),
         Bar(1, 5, 60, "running", "H 8, seed 0: running, 55 s"),
     ]
-    assert DATA.slots == [SlotUse("n · a", 3, 23, 20, 7, 4), SlotUse("n · b", 1, 55, 0, 0, 0)]
-    assert figure.timeline_table(DATA).rows[0] == ["n · a", "3", "23 s", "20 s", "7 s", "4 s", "46 %"]
+    assert DATA.slots == [
+        SlotUse("n/37fc43a3 · a", 3, 23, 20, 7, 4),
+        SlotUse("n/37fc43a3 · b", 1, 55, 0, 0, 0),
+    ]
+    assert figure.timeline_table(DATA).rows[0] == [
+        "n/37fc43a3 · a",
+        "3",
+        "23 s",
+        "20 s",
+        "7 s",
+        "4 s",
+        "46 %",
+    ]
 
 
 def test_the_figure_has_a_trace_for_each_look_that_there_is() -> None:
@@ -49,7 +62,7 @@ def test_the_figure_has_a_trace_for_each_look_that_there_is() -> None:
         "running",
         "another sweep",
     ]
-    assert (traces[3]["base"], traces[3]["x"], traces[3]["y"]) == ([5], [55], ["n · b"])
+    assert (traces[3]["base"], traces[3]["x"], traces[3]["y"]) == ([5], [55], ["n/37fc43a3 · b"])
     assert len({trace["marker"]["color"] for trace in traces}) == 5
 
 
