@@ -65,6 +65,8 @@ class Scheduler:
         self.queue = Queue()
         self._with_gpus = False
         self._renewed = self._fitted = 0.0
+        self._knows_slots = False
+        """Whether slots that an earlier scheduler left were adopted."""
         self._is_up_to_date = False
         """Whether the queue was read, and what is free given, when slots were heard last."""
 
@@ -79,6 +81,7 @@ class Scheduler:
                         catch_up()
                         self.queue.forget()
                         catch_up, behind = self.hearing.settle_doubts, False
+                        self._knows_slots = True
                     self._round()
                 except StoreUnavailable as error:
                     log.warning("%s; trying again", error)
@@ -92,6 +95,8 @@ class Scheduler:
 
     def stop(self) -> None:
         """Have every running job write a checkpoint and go back to the queue; then let all slots go."""
+        if not self._knows_slots:
+            self.hearing.adopt()
         self.flushing.finish()
         self.queue.forget()
         with self.store.read() as session:

@@ -72,14 +72,13 @@ def _follow(
         try:
             return follow(store, name, console, note).held_back
         except KeyboardInterrupt:
-            if ours:
+            if ours and supervisor.is_alone:
                 console.print("Stopping: running jobs write a checkpoint.")
-                supervisor.stop()
-            left = look(store, name).state.waiting
-            if ours:
-                rest = f"{left} jobs are left; go on with: headcount run {again}"
-            else:
+            if supervisor.stop():
                 rest = f"Another command schedules and goes on; to end it: headcount cancel {name}"
+            else:
+                left = look(store, name).state.waiting
+                rest = f"{left} jobs are left; go on with: headcount run {again}"
             console.print(rest, highlight=False, soft_wrap=True)
             raise
 

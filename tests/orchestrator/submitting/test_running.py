@@ -15,6 +15,17 @@ from headcount.trainer.tail import tail_mean
 STEPS = 120
 """Some seconds a job, so that there is time to kill something."""
 
+ONE_JOB = """
+name: {name}
+control: none
+job:
+  model: {{scale: nano, residual: mhar}}
+  data: {{text: {text}, context: 64}}
+  train: {{steps: {steps}, batch_tokens: 256, eval_every: 5, eval_windows: 4}}
+axes:
+  model.routing_heads: [{heads}]
+"""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
@@ -218,3 +229,45 @@ def test_a_search_goes_on_when_its_scheduler_is_killed(home: Home) -> None:
     assert home.rows("SELECT cause, count(*) FROM attempt GROUP BY cause") == [("finished", cells + 1 + 2)]
     assert "Search by tpe: 3 of 3 trials" in output
     assert re.search(r"On 1 fresh seed: loss \d\.\d{4}, delta [+-]", output)
+
+
+def _one_job(home: Home, name: str, heads: int, steps: int) -> str:
+    """The file of a sweep with a job of its own and no control."""
+    home.sweep(steps)  # writes the text
+    file = home.folder.parent / f"{name}.yaml"
+    text = home.folder.parent / "text"
+    file.write_text(ONE_JOB.format(name=name, text=text, steps=steps, heads=heads))
+    return str(file)
+
+
+def test_a_run_that_ends_leaves_to_another_what_that_one_follows(home: Home) -> None:
+    first = home.start("run", _one_job(home, "first", 1, steps=200))
+    wait_for(lambda: home.rows("SELECT id FROM sweep"))
+    second = home.start("run", _one_job(home, "second", 2, steps=300))
+    output, _ = ended(first, 60)
+    assert first.returncode == 0, output
+    output, _ = ended(second, 60)
+    assert second.returncode == 0, output
+    assert home.rows("SELECT epoch, number, cause, start_step FROM attempt") == [(1, 1, "finished", 0)] * 2
+    assert home.rows("SELECT epoch FROM lease") == [(2,)]
+    assert not home.slot_processes()
+
+
+@pytest.mark.drill
+def test_what_another_run_was_to_go_on_with_is_stopped_when_that_one_dies(home: Home) -> None:
+    first = home.start("run", _one_job(home, "first", 1, steps=100_000))
+    wait_for(lambda: home.running(step=1))
+    second = home.start("run", "first")
+    assert second.stdout is not None
+    assert "1 known" in second.stdout.readline()
+    assert "1 running of 1" in second.stdout.readline()  # it follows from now on
+    second.send_signal(signal.SIGSTOP)
+    first.send_signal(signal.SIGINT)
+    wait_for(lambda: "slots go on" in (home.folder / "scheduler.log").read_text())
+    second.kill()
+    output, _ = ended(first, 60)
+    assert first.returncode == 130, output
+    assert "1 jobs are left; go on with" in output
+    assert not home.slot_processes()
+    assert home.rows("SELECT state FROM job") == [("queued",)]
+    assert home.rows("SELECT cause FROM attempt") == [("preempted",)]
