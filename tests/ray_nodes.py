@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from homes import wait_for
+from homes import slowness, wait_for
 
 ACCESS = {
     "RAY_AUTH_MODE": "token",
@@ -110,6 +110,7 @@ class Nodes:
             stdout=subprocess.PIPE,
             text=True,
             check=True,
+            timeout=60 * slowness(),
         )
         return asked.stdout
 
