@@ -56,7 +56,7 @@ def job_fields_page() -> str:
         "| field | values | default | meaning |",
         "|---|---|---|---|",
     ]
-    meanings = _docstrings(Path(inspect.getfile(config)))
+    meanings = _docstrings(Path(inspect.getfile(config.JobConfig)))
     for name, field in config.FIELDS.items():
         kind = config.SECTIONS[name.partition(".")[0]].__name__
         default = "" if name not in config._DEFAULTS else f"`{json.dumps(config._DEFAULTS[name])}`"

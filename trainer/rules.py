@@ -3,18 +3,15 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from headcount.trainer.errors import FieldError, nearest
 from headcount.trainer.residuals.registry import stream_misfit, stream_names, stream_reads
 from headcount.trainer.schedule import LATE_FALL, decay_steps
+from headcount.trainer.sections import JobConfig, ModelConfig, TrainConfig
 from headcount.trainer.tail import FEWEST, tail_size, tail_start
 
-if TYPE_CHECKING:
-    from headcount.trainer.config import JobConfig, ModelConfig, TrainConfig
 
-
-def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
+def check_rules(config: JobConfig, values: Mapping[str, object]) -> None:
     """Raises `FieldError` for the first rule broken. `values`: every field of `config` by its dotted name."""
     model, data, train = config.model, config.data, config.train
     for name, value in values.items():
@@ -40,7 +37,7 @@ def check_rules(config: "JobConfig", values: Mapping[str, object]) -> None:
         raise FieldError("init.weights", f"got {config.init.weights!r}; expected a SHA-256 in hexadecimal")
 
 
-def _check_attention(model: "ModelConfig") -> None:
+def _check_attention(model: ModelConfig) -> None:
     if not model.head_width:
         _check_divides("model.heads", model.heads, "model.d_model", model.d_model)
     _check_divides("model.kv_heads", model.kv_heads, "model.heads", model.heads)
@@ -54,7 +51,7 @@ def _check_attention(model: "ModelConfig") -> None:
         raise FieldError("model.rope_theta", "got 1; expected more than 1 with model.rope_scaling: yarn")
 
 
-def _check_train(train: "TrainConfig") -> None:
+def _check_train(train: TrainConfig) -> None:
     if train.warmup_steps >= train.steps:
         raise FieldError(
             "train.warmup_steps", f"got {train.warmup_steps}; expected fewer than train.steps ({train.steps})"
@@ -83,7 +80,7 @@ def _check_train(train: "TrainConfig") -> None:
     _check_tail(train)
 
 
-def _check_tail(train: "TrainConfig") -> None:
+def _check_tail(train: TrainConfig) -> None:
     """The tail mean needs evaluations enough, none of them in the warm-up."""
     start = tail_start(train.steps)
     if train.warmup_steps > start:

@@ -12,20 +12,18 @@ All schedules rise linearly to the peak over the warm-up, and all but `constant`
 """
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from headcount.trainer.config import TrainConfig
+from headcount.trainer.sections import TrainConfig
 
 
-def learning_rate(train: "TrainConfig", step: int) -> float:
+def learning_rate(train: TrainConfig, step: int) -> float:
     """Of update `step`, from 0. The last warm-up update has the peak, the last update of all the end."""
     if step < train.warmup_steps:
         return train.peak_lr * (step + 1) / train.warmup_steps
     return train.peak_lr * (train.min_lr_ratio + (1 - train.min_lr_ratio) * _share(train, step))
 
 
-def _share(train: "TrainConfig", step: int) -> float:
+def _share(train: TrainConfig, step: int) -> float:
     """Of the way between the end (0) and the peak (1)."""
     if train.schedule == "constant":
         return 1.0
@@ -40,6 +38,6 @@ LATE_FALL = ("wsd", "one_minus_sqrt")
 """Schedules that stay at the peak until their last part."""
 
 
-def decay_steps(train: "TrainConfig") -> int:
+def decay_steps(train: TrainConfig) -> int:
     """Updates of the last part of a schedule in `LATE_FALL`, at least one."""
     return max(1, round(train.decay_fraction * train.steps))

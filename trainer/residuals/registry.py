@@ -20,10 +20,9 @@ import ast
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from headcount.trainer.config import ModelConfig
+from headcount.trainer.sections import ModelConfig
 
 _FOLDER = Path(__file__).parent
 _NOT_STREAMS = {"__init__", "registry", "interface", "routed", "details", "mixing", "expanded", "bench"}
@@ -68,7 +67,7 @@ def probed_streams() -> tuple[str, ...]:
     return tuple(name for name in stream_names() if _planned(name).get("PROBED"))
 
 
-def stream_label(model: "ModelConfig") -> str:
+def stream_label(model: ModelConfig) -> str:
     """What a table calls the model's residual stream: which form of which method, and at what temperature."""
     label: Callable[[ModelConfig], str] = _planned(model.residual)["label"]
     parts, reads = [label(model)], stream_reads(model.residual)
@@ -84,25 +83,25 @@ def stream_label(model: "ModelConfig") -> str:
     return ", ".join(parts)
 
 
-def stream_misfit(model: "ModelConfig") -> tuple[str, str] | None:
+def stream_misfit(model: ModelConfig) -> tuple[str, str] | None:
     """The field that breaks a rule of the model's residual stream, and the problem; None where none does."""
     misfit: Callable[[ModelConfig], tuple[str, str] | None] | None = _planned(model.residual).get("misfit")
     return misfit(model) if misfit else None
 
 
-def added_parameters(model: "ModelConfig") -> int:
+def added_parameters(model: ModelConfig) -> int:
     """Parameters that the model's residual stream adds to the transformer."""
     count: Callable[[ModelConfig], int] = _planned(model.residual)["added_parameters"]
     return count(model)
 
 
-def added_flops_per_token(model: "ModelConfig") -> float:
+def added_flops_per_token(model: ModelConfig) -> float:
     """Floating-point operations that the model's residual stream adds, forward and backward."""
     count: Callable[[ModelConfig], float] = _planned(model.residual)["added_flops_per_token"]
     return count(model)
 
 
-def kept_per_token(model: "ModelConfig") -> float:
+def kept_per_token(model: ModelConfig) -> float:
     """Values that the model's residual stream keeps for the backward pass beyond the additive one's."""
     count: Callable[[ModelConfig], float] = _planned(model.residual)["kept_per_token"]
     return count(model)
