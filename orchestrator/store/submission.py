@@ -20,7 +20,8 @@ from headcount.trainer.config import NUMERICS, fields_of
 from headcount.trainer.flops import job_flops, parameter_count
 
 if TYPE_CHECKING:
-    from headcount.sweeps.planning.plan import Plan, PlannedJob
+    from headcount.sweeps.planning.plan import Plan
+    from headcount.sweeps.planning.planned import PlannedJob
 
 
 @dataclass(frozen=True)

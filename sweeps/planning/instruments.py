@@ -3,19 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headcount.sweeps.file.expression import ExpressionError
 from headcount.sweeps.file.instruments import Chosen, EvaluateAsked, ProbeAsked
 from headcount.sweeps.file.spec import SweepSpec
 from headcount.sweeps.planning.identity import digest
+from headcount.sweeps.planning.planned import PlannedJob
 from headcount.trainer.config import JobConfig, fields_of
 from headcount.trainer.downstream.task_files import task_data_digest, tasks_digest
 from headcount.trainer.errors import FieldError, UserError
 from headcount.trainer.residuals.registry import probed_streams
-
-if TYPE_CHECKING:
-    from headcount.sweeps.planning.plan import PlannedJob
 
 REVISION = 1
 """Part of every instrument's id. Raised only when the same settings would measure other numbers."""
@@ -78,7 +76,7 @@ def evaluate_settings(asked: EvaluateAsked, folder: Path | None = None) -> dict[
     return settings
 
 
-def planned_instruments(spec: SweepSpec, jobs: "Iterable[PlannedJob]") -> tuple[PlannedInstrument, ...]:
+def planned_instruments(spec: SweepSpec, jobs: Iterable[PlannedJob]) -> tuple[PlannedInstrument, ...]:
     """What the sweep asks to be measured, in the order of its jobs.
 
     Raises `SpecError` where a section chooses no job at all, or the slices do not divide a width.
@@ -109,15 +107,15 @@ def planned_instruments(spec: SweepSpec, jobs: "Iterable[PlannedJob]") -> tuple[
     return tuple(found)
 
 
-def _instrument(kind: str, job: "PlannedJob", settings: Mapping[str, Any]) -> PlannedInstrument:
+def _instrument(kind: str, job: PlannedJob, settings: Mapping[str, Any]) -> PlannedInstrument:
     return PlannedInstrument(
         instrument_id(kind, job.id, settings), kind, job.id, settings, is_wanted=job.is_wanted
     )
 
 
 def _chosen(
-    spec: SweepSpec, section: str, chosen: Chosen, jobs: "Iterable[PlannedJob]"
-) -> "Iterator[PlannedJob]":
+    spec: SweepSpec, section: str, chosen: Chosen, jobs: Iterable[PlannedJob]
+) -> Iterator[PlannedJob]:
     for job in jobs:
         if chosen.seeds is not None and job.config.seed not in chosen.seeds:
             continue
@@ -133,7 +131,7 @@ def _holds(spec: SweepSpec, section: str, chosen: Chosen, config: JobConfig) -> 
         raise spec.error(str(error), f"{section}.where") from error
 
 
-def _check_some(spec: SweepSpec, section: str, jobs: "list[PlannedJob]", chosen: "list[PlannedJob]") -> None:
+def _check_some(spec: SweepSpec, section: str, jobs: list[PlannedJob], chosen: list[PlannedJob]) -> None:
     """A search has no job yet when it is submitted."""
     if jobs and not chosen:
         only = f" whose residual stream it reads: {', '.join(probed_streams())}" if section == "probe" else ""

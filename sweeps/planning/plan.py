@@ -23,8 +23,9 @@ from headcount.sweeps.planning.drafts import (
 from headcount.sweeps.planning.growth import Growth, ToCome, cell_key
 from headcount.sweeps.planning.identity import digest
 from headcount.sweeps.planning.instruments import PlannedInstrument, planned_instruments
+from headcount.sweeps.planning.planned import PlannedCell, PlannedJob
 from headcount.sweeps.planning.refining import most_refined
-from headcount.trainer.config import DataConfig, FieldError, JobConfig, complete_fields
+from headcount.trainer.config import DataConfig, FieldError, complete_fields
 from headcount.trainer.data import Manifest
 from headcount.trainer.flops import job_flops
 
@@ -32,36 +33,6 @@ MAX_JOBS = 100_000
 """Of one sweep, so that a slip in a list of values is refused rather than expanded."""
 
 NOTHING = Growth()
-
-
-@dataclass(frozen=True)
-class PlannedCell:
-    """One setting of the axes, or the control of such settings."""
-
-    position: int
-    """In the plan, from 0: the grid in the order of the axes, then the controls that it lacks."""
-    settings: Mapping[str, Any]
-    """Axis to this cell's value, for the axes that the cell's residual stream reads."""
-    is_control: bool
-    control: int | None
-    """Position of the control that this cell is paired with."""
-
-
-@dataclass(frozen=True)
-class PlannedJob:
-    """One cell at one seed."""
-
-    id: str
-    config: JobConfig
-    fingerprint: str
-    cell: int
-    """Position of its cell."""
-    control_id: str | None
-    """The job at the same seed in the cell's control."""
-    position: int
-    """Order of dispatch, from 0."""
-    is_wanted: bool = True
-    """False where the cell's trial was pruned: what it lacks is not trained."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import pytest
 
 import headcount.sweeps
 from headcount.sweeps.file.spec import load_spec
-from headcount.sweeps.planning.plan import PlannedJob, plan
+from headcount.sweeps.planning.plan import plan
+from headcount.sweeps.planning.planned import PlannedJob
 from headcount.trainer.data import Dataset
 from headcount.trainer.events import Evaluation, Result
 from headcount.trainer.execution import Execution
