@@ -10,8 +10,6 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.settings import Settings
-from headcount.orchestrator.store.disk import refuse_network_disk
 from headcount.trainer.errors import UserError
 
 BUSY_SECONDS = 30
@@ -68,28 +66,8 @@ class Store:
         self.engine.dispose()
 
 
-def open_store(where: Settings | str) -> Store:
-    """Open, and bring to the newest schema, the store of `settings` or at an SQLAlchemy URL.
-
-    Raises `UserError` where it cannot be opened or written, on a network disk (SQLite), and where a newer
-    Headcount has written it.
-    """
-    from headcount.orchestrator.store.migrations.upgrade import upgrade
-
-    url = where.database_url if isinstance(where, Settings) else where
-    store = Store(_engine(url))
-    if store.file is not None:
-        refuse_network_disk(store.file)
-    try:
-        with clear_errors(store.engine):
-            upgrade(store)
-    except BaseException:
-        store.close()
-        raise
-    return store
-
-
-def _engine(url: str) -> Engine:
+def new_engine(url: str) -> Engine:
+    """What is set, begun and refused on its connections is as `Store` needs it."""
     if make_url(url).get_backend_name() != "sqlite":
         engine = create_engine(url, pool_size=CONNECTIONS, connect_args={"connect_timeout": 10})
         event.listen(engine, "connect", _set_up_postgres)

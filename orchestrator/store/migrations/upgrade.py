@@ -4,18 +4,17 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
 
+from headcount.orchestrator.store.engine import Store
 from headcount.trainer.errors import UserError
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-    from headcount.orchestrator.store.engine import Store
-
 HEAD = "0011"
 """The newest revision in `versions`."""
 
 
-def upgrade(store: "Store") -> None:
+def upgrade(store: Store) -> None:
     """Migrate to `HEAD`. Raises `UserError` for a store of a newer Headcount, or of something else."""
     with store.engine.connect() as connection:
         if _revision(connection) == HEAD:

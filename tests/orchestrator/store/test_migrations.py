@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from headcount.orchestrator.exchange.checking import check_store
 from headcount.orchestrator.store import Store, open_store
-from headcount.orchestrator.store.engine import _engine
+from headcount.orchestrator.store.engine import new_engine
 from headcount.orchestrator.store.migrations.upgrade import HEAD, alembic_config
 from headcount.orchestrator.store.models import Base, Job
 from headcount.orchestrator.store.tokens import create_token
@@ -48,7 +48,7 @@ def empty_url(request: pytest.FixtureRequest, store_url: str) -> str:
 
 @pytest.mark.parametrize("revision", EARLIER)
 def test_a_store_of_an_earlier_schema_keeps_every_row(empty_url: str, revision: str) -> None:
-    old = Store(_engine(empty_url))
+    old = Store(new_engine(empty_url))
     config = alembic_config()
     with old.write() as session:
         config.attributes["connection"] = session.connection()
@@ -77,7 +77,7 @@ def test_a_store_of_an_earlier_schema_keeps_every_row(empty_url: str, revision: 
 
 def test_processes_of_the_schema_before_go_on_while_it_is_upgraded(empty_url: str) -> None:
     """Their statements name the columns that they know: none is gone, and every new one has a default."""
-    old = Store(_engine(empty_url))
+    old = Store(new_engine(empty_url))
     config = alembic_config()
     with old.write() as session:
         config.attributes["connection"] = session.connection()
