@@ -11,8 +11,6 @@ from disks import small_disk
 from homes import Home, ended, trained_alone, wait_for
 from ray_nodes import Nodes, ray_nodes
 
-STEPS = 500
-
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Nodes]:
@@ -25,7 +23,7 @@ def nodes() -> Iterator[Nodes]:
 @pytest.mark.drill
 def test_a_disk_that_is_full_at_a_checkpoint_costs_what_was_trained_since_the_last(home: Home) -> None:
     """The job fails and says what to do; once there is room, `retry` goes on from the last checkpoint."""
-    file = home.sweep(STEPS, "control: none\nskip: [model.routing_heads == 2]\n")
+    file = home.sweep(500, "control: none\nskip: [model.routing_heads == 2]\n")
     with small_disk(home.folder / "artifacts", "size=32m") as disk:
         run = home.start("run", file)
         wait_for(lambda: home.running(step=100), 90)
@@ -62,7 +60,7 @@ def nodes_at_work(home: Home) -> set[str]:
 def test_a_drained_node_a_told_slot_and_a_killed_one_cost_no_result(home: Home, nodes: Nodes) -> None:
     """The results are, to the bit, those of the trainer alone."""
     nodes.start("two", "--num-cpus=1")
-    file = home.sweep(STEPS)
+    file = home.sweep(250)
     run = home.start("run", file)
     wait_for(lambda: len(nodes_at_work(home)) == 2, 90)
     nodes.drain(min(nodes_at_work(home)))
