@@ -92,7 +92,8 @@ def import_results(file: Path, name: str | None, mapping: tuple[str, ...], contr
 
     Runs are CSV, JSON lines or Parquet: a row a run, or a row an evaluation, such as
     --map model.routing_heads=H,seed=seed,step=step,loss=val_loss --control model.residual=additive.
-    What the store has already stays as it is, and importing twice changes nothing.
+    What the store has already stays as it is, and importing twice changes nothing. Jobs that had no outcome
+    are cancelled here until somebody wants them: an import begins nothing.
     """
     from headcount.orchestrator.exchange.records import FORMS
     from headcount.orchestrator.settings import load_settings
@@ -112,7 +113,10 @@ def import_results(file: Path, name: str | None, mapping: tuple[str, ...], contr
         f"{found.sweep}: {found.new} jobs new, {found.completed} completed, {found.kept} kept as they were"
     )
     if found.unsettled:
-        click.echo(f"{found.unsettled} have no outcome yet: 'headcount run {found.sweep}' trains them")
+        click.echo(
+            f"{found.unsettled} have no outcome yet, and are cancelled until somebody here wants them: "
+            f"'headcount run {found.sweep}' trains them"
+        )
     for weights in found.lacking:
         click.echo(f"they start from weights that are not here: put them at {artifacts.url}/{weights.key}")
 

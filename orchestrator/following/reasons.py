@@ -82,7 +82,7 @@ def _wishes(session: Session, job: Job) -> Iterator[str]:
         .order_by(Sweep.id)
     ).all()
     for name, wish, cell in rows:
-        words = "wants it" if wish.wanted else "has withdrawn its wish"
+        words = "wants it" if wish.wanted else "does not want it now"
         if wish.wanted and wish.paused:
             words += f", and is paused: headcount resume {name}"
         control = " (control)" if cell.is_control else ""

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from builders import build_sweep
 from homes import Home
+from plans import make_plan, submit_text
 
 from headcount.orchestrator.store import open_store
 
@@ -31,6 +32,24 @@ def test_a_sweep_moves_to_another_home_and_its_table_with_it(home: Home, tmp_pat
     assert second.stdout == "head-count: 0 jobs new, 0 completed, 12 kept as they were\n"
     table = other.typed("table", "head-count").stdout.splitlines()
     assert table[:-2] == home.typed("table", "head-count").stdout.splitlines()[:-2]
+
+
+def test_jobs_without_an_outcome_are_cancelled_until_somebody_wants_them(home: Home, tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{home.folder / 'headcount.db'}")
+    submit_text(store)
+    store.close()
+    home.typed("export", "tiny")
+    other = Home(tmp_path / "other", {})
+    assert other.typed("import", "tiny.tar.gz").stdout == (
+        "tiny: 6 jobs new, 0 completed, 0 kept as they were\n"
+        "6 have no outcome yet, and are cancelled until somebody here wants them: "
+        "'headcount run tiny' trains them\n"
+    )
+    job = make_plan().jobs[0].id[:12]
+    assert other.typed("why", job).stdout == (
+        f"job {job}: cancelled\n  sweep tiny does not want it now: - (control) seed=0\n"
+        "A sweep that wants it queues it again: headcount run tiny\n"
+    )
 
 
 def test_mistakes_are_one_line(home: Home, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_job_that_may_not_begin_says_what_bars_it(store: Store) -> None:
     with store.write() as session:
         withdraw(session, 1, by="tester")
     assert why(store) == (
-        f"job {LAST[:12]}: cancelled\n  sweep tiny has withdrawn its wish: routing_heads=2 seed=1\n"
+        f"job {LAST[:12]}: cancelled\n  sweep tiny does not want it now: routing_heads=2 seed=1\n"
         "A sweep that wants it queues it again: headcount run tiny"
     )
 
