@@ -26,7 +26,7 @@ from headcount.trainer.model.transformer import Transformer
 
 STREAMS = ("additive", "delta")
 
-CODE = ("configuration_headcount", "modeling_headcount")
+CODE = ("configuration_headcount", "rotary_headcount", "modeling_headcount")
 """Modules of `remote`, which are copied into the folder."""
 
 

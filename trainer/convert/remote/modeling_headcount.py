@@ -7,7 +7,6 @@ a vector of its own, the embedding, and the outputs before s, or their sums over
 `routing_heads` slices of the width has its own softmax a over depth, of <query, key_weight · δ / rms(δ)>.
 """
 
-import math
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from transformers.cache_utils import DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from .configuration_headcount import HeadcountConfig
+from .rotary_headcount import rotary_angles, rotate
 
 _CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
 """What this version of transformers calls keys and values of earlier tokens."""
@@ -49,8 +49,8 @@ class HeadcountAttention(nn.Module):
         """x: [B, T, hidden_size], normed. allowed: [B, 1, T, read], which of the `read` tokens each may see;
         none where that is itself and all before it."""
         by_head = (*x.shape[:2], -1, self.width)
-        query = _rotate(self.q_norm(self.q_proj(x).view(by_head)), rotation).transpose(1, 2)
-        key = _rotate(self.k_norm(self.k_proj(x).view(by_head)), rotation).transpose(1, 2)
+        query = rotate(self.q_norm(self.q_proj(x).view(by_head)), rotation).transpose(1, 2)
+        key = rotate(self.k_norm(self.k_proj(x).view(by_head)), rotation).transpose(1, 2)
         value = self.v_proj(x).view(by_head).transpose(1, 2)
         if cache is not None:
             key, value = (part[:, :, :read] for part in cache.update(key, value, self.layer))
@@ -246,53 +246,6 @@ def inverse_rms(source: Tensor, eps: float) -> Tensor:
 
 def exact_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def rotary_angles(positions: Tensor, config: HeadcountConfig) -> Tensor:
-    """Cosine and sine for positions [B, T]: [2, B, T, 1, head_dim / 2], float64.
-
-    Nothing of it is kept in the model: what is not saved does not survive being made without memory.
-    """
-    rope = config.rope_parameters
-    angles = positions.to(torch.float64)[..., None, None] * _frequencies(config, positions.device)
-    rotation = torch.stack((angles.cos(), angles.sin()))
-    if rope["rope_type"] == "yarn":
-        rotation = rotation * (0.1 * math.log(rope["factor"]) + 1)
-    return rotation
-
-
-def _frequencies(config: HeadcountConfig, device: torch.device) -> Tensor:
-    """In radians a token, [head_dim / 2]: theta^(−2i / head_dim), low ones divided by the factor."""
-    rope, width = config.rope_parameters, config.head_dim
-    kind, theta, factor = rope["rope_type"], float(rope["rope_theta"]), float(rope.get("factor", 1.0))
-    plain: Tensor = theta ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
-    if kind == "default":
-        return plain
-    if kind == "linear":
-        return plain / factor
-    kept: Tensor
-    context = rope["original_max_position_embeddings"]
-    if kind == "llama3":
-        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
-        kept = ((plain * context / (2 * math.pi) - low) / (high - low)).clamp(0, 1)
-    elif kind == "yarn":
-        last, first = (
-            width * math.log(context / (turns * 2 * math.pi)) / (2 * math.log(theta)) for turns in (1.0, 32.0)
-        )
-        start, end = max(math.floor(first), 0), min(math.ceil(last), width - 1)
-        ramp = (torch.arange(width // 2, dtype=torch.float64, device=device) - start) / max(
-            end - start, 0.001
-        )
-        kept = 1 - ramp.clamp(0, 1)
-    else:
-        raise ValueError(f"rope_type: got {kind!r}; expected default, linear, llama3 or yarn")
-    return plain * kept + plain / factor * (1 - kept)
-
-
-def _rotate(x: Tensor, rotation: Tensor) -> Tensor:
-    cos, sin = rotation
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
 def _allowed(mask: Tensor | None, earlier: int, tokens: int, device: torch.device) -> Tensor | None:
