@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy.optimize import minimize
 
 from .resampling import drawn_means, middle, resample
 from .scaling import Array, FittedGain, huber_misfit
@@ -152,6 +151,8 @@ def _center(values: Array) -> float:
 
 def _fitted(n: Array, d: Array, y: Array, starts: Sequence[tuple[float, ...]]) -> ChinchillaLaw:
     """Fitted around the geometric means of N and D, where the coefficients are losses."""
+    from scipy.optimize import minimize
+
     log_n, log_d, log_y = np.log(n / _center(n)), np.log(d / _center(d)), np.log(y)
     fits = [
         minimize(_misfit, start, args=(log_n, log_d, log_y), jac=True, bounds=_BOUNDS, method="L-BFGS-B")

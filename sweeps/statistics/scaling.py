@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import minimize
 
 from .resampling import drawn_means, middle, resample
 
@@ -178,6 +177,8 @@ def bootstrap_laws(
 
 
 def _fitted(x: Array, y: Array, starts: Sequence[tuple[float, float, float]]) -> Law:
+    from scipy.optimize import minimize
+
     scale = float(np.exp(np.log(x).mean()))
     log_x, log_y = np.log(x / scale), np.log(y)
     fits = [

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from builders import build_sweep
 from sqlalchemy import text
@@ -46,6 +47,12 @@ def headcount(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def typed(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command with everything within reach, and sooner begun."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("HEADCOUNT_")}
+    return forked.typed(arguments, clean | {"HEADCOUNT_HOME": str(home)}, home)
+
+
 def test_the_printed_numbers_are_the_stores(home: Path) -> None:
     printed = headcount(home, "table", "head-count", "--digits", "6")
     assert (printed.returncode, printed.stderr) == (0, "")
@@ -81,7 +88,7 @@ def test_files_are_written_exactly(home: Path) -> None:
 
 
 def test_a_sweep_that_is_not_there_is_the_users_mistake(home: Path) -> None:
-    answer = headcount(home, "table", "headcount")
+    answer = typed(home, "table", "headcount")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr == "Error: no sweep is called 'headcount'; did you mean 'head-count'?\n"
 
@@ -93,21 +100,21 @@ def test_a_token_is_shown_once_listed_and_revoked(tmp_path: Path) -> None:
     text = made.stdout.strip()
     assert is_well_formed(text)
     assert "shown only now" in made.stderr
-    listed = headcount(tmp_path, "token", "list").stdout.splitlines()[1]
+    listed = typed(tmp_path, "token", "list").stdout.splitlines()[1]
     assert listed.split()[:4] == ["ada", f"{text[:7]}…", "submit", "usable"]
     assert text not in (tmp_path / "headcount.db").read_bytes().decode("latin-1")
-    again = headcount(tmp_path, "token", "create", "ada")
+    again = typed(tmp_path, "token", "create", "ada")
     assert (again.returncode, again.stdout) == (2, "")
     assert again.stderr.startswith("Error: there is a token called 'ada'; revoke it first")
-    assert headcount(tmp_path, "token", "revoke", "ada").stdout == "ada: revoked\n"
-    assert "revoked" in headcount(tmp_path, "token", "list").stdout
-    wrong = headcount(tmp_path, "token", "revoke", "ada")
+    assert typed(tmp_path, "token", "revoke", "ada").stdout == "ada: revoked\n"
+    assert "revoked" in typed(tmp_path, "token", "list").stdout
+    wrong = typed(tmp_path, "token", "revoke", "ada")
     assert (wrong.returncode, wrong.stderr.startswith("Error: no token is called 'ada'")) == (2, True)
 
 
 @pytest.mark.parametrize("expires", ["soon", "0d", "90", "-1d", "999999d"])
 def test_a_time_that_is_none_is_refused(tmp_path: Path, expires: str) -> None:
-    answer = headcount(tmp_path, "token", "create", "ada", f"--expires={expires}")
+    answer = typed(tmp_path, "token", "create", "ada", f"--expires={expires}")
     assert answer.returncode == 2
     assert answer.stderr == f"Error: --expires {expires}: write days or hours such as 90d or 12h, or never\n"
 
@@ -116,13 +123,13 @@ def test_other_tables_and_published_figures(home: Path) -> None:
     seeds = headcount(home, "table", "head-count", "--as", "seeds", "--format", "csv")
     assert (seeds.returncode, seeds.stderr) == (0, "")
     assert seeds.stdout.splitlines()[0].startswith("model.routing_heads,model.kv_heads,train.peak_lr,loss_0")
-    printed = headcount(home, "table", "head-count", "--as", "throughput")
+    printed = typed(home, "table", "head-count", "--as", "throughput")
     assert "What does it cost?" in printed.stdout
-    beside = headcount(home, "table", "head-count", "--reference", "paper")
+    beside = typed(home, "table", "head-count", "--reference", "paper")
     assert "Published figures: other text and recipe, so only sign and order compare" in beside.stdout
     told = " ".join(beside.stdout.split())
     assert "By default a job has float32 master weights, where the published runs keep bfloat16" in told
-    unknown = headcount(home, "table", "head-count", "--as", "head")
+    unknown = typed(home, "table", "head-count", "--as", "head")
     assert (unknown.returncode, unknown.stderr) == (
         2,
         "Error: no table is called 'head'; did you mean 'heads'?\n",
