@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from pydantic_core import from_json
 from sqlalchemy import Text, cast, func, select
 from sqlalchemy.orm import Session
 
@@ -43,14 +44,20 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
     connection = session.connection()  # rows of columns alone come faster than through the session
     costs: dict[int, CellCosts] = {}
     places = {result.job_id: (cell.id, result.seed) for cell in cells for result in cell.results}
-    of_sweep = (SweepJob.job_id == Job.id, SweepJob.sweep_id == sweep_id)
-    one = select(func.min(SweepJob.job_id)).where(SweepJob.sweep_id == sweep_id).group_by(SweepJob.cell_id)
-    sizes = [Job.config[field].as_integer() for field in _SIZES]
-    configs = select(SweepJob.cell_id, Job.flops, *sizes).where(*of_sweep, Job.id.in_(one))
-    for cell, flops, *told in connection.execute(configs).all():
-        steps, batch_tokens = told[:2]
+    one = (
+        select(SweepJob.cell_id, func.min(SweepJob.job_id).label("job_id"))
+        .where(SweepJob.sweep_id == sweep_id)
+        .group_by(SweepJob.cell_id)
+        .subquery()
+    )
+    # the whole configuration as text: PostgreSQL would read it again for each field asked for
+    configs = select(one.c.cell_id, Job.flops, cast(Job.config, Text)).join(one, one.c.job_id == Job.id)
+    for cell, flops, config in connection.execute(configs).all():
+        told = from_json(config)
+        sizes = [told.get(field) for field in _SIZES]
+        steps, batch_tokens = sizes[:2]
         tokens = steps * batch_tokens if steps and batch_tokens else None
-        costs[cell] = CellCosts(flops_per_token=_per_token(flops, *told), tokens=tokens)
+        costs[cell] = CellCosts(flops_per_token=_per_token(flops, *sizes), tokens=tokens)
     measured = (
         select(
             SweepJob.cell_id,
@@ -95,6 +102,7 @@ _SIZES = ("train.steps", "train.batch_tokens", "train.eval_every", "train.eval_w
 """The fields that say how many tokens a job reads."""
 
 
+@lru_cache(maxsize=1024)
 def _per_token(flops: float, *sizes: int | None) -> float | None:
     """A job's FLOPs over its tokens: an evaluation is forward only, a third (`trainer.flops.job_flops`).
 

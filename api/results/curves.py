@@ -127,7 +127,7 @@ def groups(
     for row in rows:
         if all(axis in row.settings for axis in axes):
             others = {a: row.settings[a] for a in table.axes if a not in axes and a in row.settings}
-            found.setdefault(_key(others), (others, []))[1].append(row)
+            found.setdefault(repr(others), (others, []))[1].append(row)
     order = {axis: {_key(v): i for i, v in enumerate(values)} for axis, values in table.axes.items()}
     return sorted(found.values(), key=lambda group: [order[a].get(_key(v), -1) for a, v in group[0].items()])
 

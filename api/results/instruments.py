@@ -114,14 +114,17 @@ def routing_sites(session: Session, sweep: str) -> dict[int, Sites]:
     for cell, name, value in _told(session, mean):
         means[cell][_site(name)] = value
     tops: _BySite[tuple[int, float]] = defaultdict(dict)
+    none = (0, 0.0)
     counted = query.add_columns(Measurement.value, func.count()).where(_begins_with(f"{TOP_SOURCE}."))
     for cell, name, value, jobs in _told(session, counted.group_by(Measurement.value)):
-        site = _site(name)
-        tops[cell][site] = min(tops[cell].get(site, (0, 0.0)), (-jobs, value))
+        of_cell, site = tops[cell], _site(name)
+        most, top = of_cell.get(site, none)
+        if jobs > most or (jobs == most and value < top):
+            of_cell[site] = (jobs, value)
     return {
         cell: Sites(
-            tuple(value for _, value in sorted(means[cell].items())),
-            tuple(int(top) for _, (_, top) in sorted(tops[cell].items())),
+            tuple([value for _, value in sorted(means[cell].items())]),
+            tuple([int(top) for _, (_, top) in sorted(tops[cell].items())]),
         )
         for cell in {*means, *tops}
     }

@@ -67,8 +67,11 @@ def named_table(table: AblationTable, name: str, law: ScalingLaw | None = None) 
     built, records = build(table, empty)
     if not records:
         raise QueryError(f"sweep {table.sweep!r} has no row for the table {name!r}")
-    columns = tuple(dict.fromkeys(column for record in records for column in record))
-    return replace(built, columns=columns, rows=tuple({c: r.get(c) for c in columns} for r in records))
+    columns = tuple(records[0])
+    if any(tuple(record) != columns for record in records):
+        columns = tuple(dict.fromkeys(column for record in records for column in record))
+        records = [{c: record.get(c) for c in columns} for record in records]
+    return replace(built, columns=columns, rows=tuple(records))
 
 
 Built = tuple[NamedTable, list[Record]]

@@ -49,17 +49,22 @@ class LineShape:
 
 def line_shapes(table: AblationTable, alpha: float) -> tuple[LineShape, ...]:
     """The shape of every line; none where the sweep's file fixes no analysis."""
+    return tuple(shape for _, shape in shaped_lines(table, alpha))
+
+
+def shaped_lines(table: AblationTable, alpha: float) -> list[tuple[CurveLine, LineShape]]:
+    """As `line_shapes`, each with its line."""
     axis = table.analysis.get("axis")
     if axis not in table.axes:
-        return ()
+        return []
     curve = head_curve(table, axis)
     shapes = [_shape(table, line, curve.values, alpha) for line in curve.lines]
     p_values = {str(i): s.shape.p if s.shape else None for i, s in enumerate(shapes)}
     members = holm(f"every line of {table.sweep}", p_values, alpha=alpha).members
-    return tuple(
-        replace(shape, adjusted_p=members[str(i)].adjusted_p, rejected=members[str(i)].rejected)
-        for i, shape in enumerate(shapes)
-    )
+    return [
+        (line, replace(shape, adjusted_p=members[str(i)].adjusted_p, rejected=members[str(i)].rejected))
+        for i, (line, shape) in enumerate(zip(curve.lines, shapes, strict=True))
+    ]
 
 
 def shape_family(table: AblationTable, shapes: Sequence[LineShape], alpha: float) -> Family:

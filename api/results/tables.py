@@ -115,12 +115,12 @@ class AblationTable:
         """Whether some of it was trained elsewhere."""
         return any(r.external for r in self.rows)
 
-    @property
+    @cached_property
     def treatments(self) -> tuple[TableRow, ...]:
         """The rows that are not controls."""
         return tuple(r for r in self.rows if not r.is_control)
 
-    @property
+    @cached_property
     def controls(self) -> tuple[TableRow, ...]:
         """The rows that others are paired with."""
         return tuple(r for r in self.rows if r.is_control)

@@ -3,11 +3,10 @@
 from typing import Any
 
 from headcount.api.results.compared import compared
-from headcount.api.results.curves import head_curve
 from headcount.api.results.families import Family, alpha_of
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, difference, provenance, settings, shared_provenance
-from headcount.api.results.shapes import LineShape, line_shapes, shape_family
+from headcount.api.results.shapes import LineShape, shape_family, shaped_lines
 from headcount.api.results.tables import AblationTable
 from headcount.sweeps.statistics import Estimate, PairedDelta
 
@@ -65,13 +64,12 @@ def shape_records(table: AblationTable) -> tuple[list[Record], Family]:
     Raises `QueryError` where the sweep's file fixes no analysis.
     """
     alpha = alpha_of(table)
-    shapes = line_shapes(table, alpha)
-    if not shapes:
+    found = shaped_lines(table, alpha)
+    if not found:
         raise QueryError(f"sweep {table.sweep!r} fixes no `analysis:` over an axis, by which a U is told")
-    lines = {repr(line.settings): line.points for line in head_curve(table, table.analysis["axis"]).lines}
     records = []
-    for one in shapes:
-        rows = [row for row in lines[repr(one.settings)] if row]
+    for line, one in found:
+        rows = [row for row in line.points if row]
         records.append(
             dict(one.settings)
             | _contrasts(one)
@@ -79,7 +77,7 @@ def shape_records(table: AblationTable) -> tuple[list[Record], Family]:
             | {"note": one.note, "fewest_seeds": min((row.n for row in rows), default=None)}
             | shared_provenance(rows)
         )
-    return records, shape_family(table, shapes, alpha)
+    return records, shape_family(table, [one for _, one in found], alpha)
 
 
 def _contrasts(one: LineShape) -> Record:

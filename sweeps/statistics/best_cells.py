@@ -53,14 +53,15 @@ def best_cells(losses: Array, *, confidence: float = 0.95, start: int | None = N
         raise ValueError("no cell has a loss")
     _, low, high = _differences(table, (1 - confidence) / (len(table) - 1), start)
     shown, possible = low.max(axis=1), high.max(axis=1)
+    means = np.where(present, table, 0.0).sum(axis=1) / np.maximum(present.sum(axis=1), 1)
     standings = tuple(
         CellStanding(
-            mean=float(np.nanmean(row)) if known else None,
+            mean=float(mean) if known else None,
             low=_finite(min(worse, 0.0)),
             high=_finite(max(at_most, 0.0)),
             may_be_best=bool(worse <= 0),
         )
-        for row, known, worse, at_most in zip(table, seen, shown, possible, strict=True)
+        for mean, known, worse, at_most in zip(means, seen, shown, possible, strict=True)
     )
     effects = np.where(seen, block_layout(present).effects(table), np.inf)
     return BestCells(int(np.argmin(effects)), standings, confidence)

@@ -42,7 +42,7 @@ def check_table(losses: Array, cells: int = 1) -> Array:
 
 def magnitude(table: Array) -> float:
     """The largest absolute loss: what the rounding of differences is measured against."""
-    return float(np.nanmax(np.abs(table), initial=0.0))
+    return float(np.fmax.reduce(np.abs(table), axis=None, initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)

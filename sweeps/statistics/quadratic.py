@@ -6,6 +6,7 @@ The contrasts of `ushape` assume neither shape nor variance: a claim rests on th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -100,11 +101,12 @@ def two_lines(levels: Sequence[float], losses: Array, last_left: float) -> TwoLi
     Losses are levels × seeds, NaN where missing; each seed's effect over all levels is taken out first, and
     not charged to the error. None with fewer than 3 levels on a side.
     """
-    table = _seed_centred(check_table(losses))
+    table = check_table(losses)
     x = _doublings(levels, table)
     left = np.asarray(levels, dtype=np.float64) <= last_left
     if min(left.sum(), (~left).sum()) < FEWEST_A_LINE:
         return None
+    table = _seed_centred(table)
     slopes = []
     for side, sign in ((left, -1), (~left, 1)):
         fit = _fit(table[side], [x[side]], False)
@@ -130,21 +132,38 @@ def _doublings(levels: Sequence[float], table: Array) -> Array:
 
 def _fit(table: Array, terms: list[Array], seed_effects: bool) -> tuple[Array, Array, int] | None:
     """Least squares of the losses on `terms` and a constant (a seed each): coefficients, covariance, df."""
-    rows, seeds = np.nonzero(~np.isnan(table))
-    groups = np.unique(seeds) if seed_effects else [None]
-    constants = [seeds == s if s is not None else np.ones(len(seeds)) for s in groups]
-    design = np.stack([*(term[rows] for term in terms), *constants], axis=1).astype(np.float64)
-    y = table[rows, seeds]
-    df = int(len(y) - design.shape[1])
-    if df < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+    known = ~np.isnan(table)
+    solved = _design(
+        known.tobytes(), known.shape, tuple(tuple(term.tolist()) for term in terms), seed_effects
+    )
+    if solved is None:
         return None
+    design, inverse = solved
+    y = table[known]
+    df = int(len(y) - design.shape[1])
     b = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
     residuals = y - design @ b
     if np.sqrt(residuals @ residuals) <= ROUNDING * magnitude(table) * len(y):
         return None
-    cov = np.asarray(np.linalg.inv(design.T @ design), dtype=np.float64) * float(residuals @ residuals) / df
+    cov = inverse * float(residuals @ residuals) / df
     size = len(terms)
     return b[:size], cov[:size, :size], df
+
+
+@lru_cache(maxsize=64)
+def _design(
+    known: bytes, shape: tuple[int, int], terms: tuple[tuple[float, ...], ...], seed_effects: bool
+) -> tuple[Array, Array] | None:
+    """The design of `_fit` and the inverse of its normal equations, made once for all lines of equal levels
+    and seeds; None where no degree of freedom is left, or its columns depend on each other."""
+    rows, seeds = np.nonzero(np.frombuffer(known, dtype=np.bool_).reshape(shape))
+    groups = np.unique(seeds) if seed_effects else [None]
+    constants = [seeds == s if s is not None else np.ones(len(seeds)) for s in groups]
+    columns = [*(np.array(term)[rows] for term in terms), *constants]
+    design = np.stack(columns, axis=1).astype(np.float64)
+    if len(rows) <= design.shape[1] or np.linalg.matrix_rank(design) < design.shape[1]:
+        return None
+    return design, np.asarray(np.linalg.inv(design.T @ design), dtype=np.float64)
 
 
 def _slope(slope: float, variance: float, df: int, sign: int) -> Slope:

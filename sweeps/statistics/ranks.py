@@ -5,6 +5,7 @@ With three pairs no two-sided p of these can be below 0.25: a large one then say
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -29,7 +30,7 @@ def sign_flip(deltas: Values) -> float | None:
     for value in x[1:]:  # the first sign is fixed: a pattern and its negative have the same |sum|
         sums = np.concatenate([sums + value, sums - value])
     observed = abs(float(x.sum()))
-    return float(np.mean(np.abs(sums + x[0]) >= observed * (1 - 1e-12)))
+    return int(np.count_nonzero(np.abs(sums + x[0]) >= observed * (1 - 1e-12))) / len(sums)
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,7 @@ def signed_rank(deltas: Values) -> SignedRank | None:
     sizes = sorted(np.abs(x).tolist())
     # ranks, doubled so that those of ties are whole
     twice = [bisect_left(sizes, size) + bisect_right(sizes, size) + 1 for size in np.abs(x).tolist()]
-    chance = np.ones(1)  # of each sum of the ranks so far, every sign being as likely as its opposite
-    for rank in twice:
-        grown = np.zeros(len(chance) + rank)
-        grown[: len(chance)] = chance / 2
-        grown[rank:] += chance / 2
-        chance = grown
+    chance = _rank_sums(tuple(sorted(twice)))
     positive = sum(rank for rank, above in zip(twice, (x > 0).tolist(), strict=True) if above)
     lower, higher = float(chance[: positive + 1].sum()), float(chance[positive:].sum())
     return SignedRank(
@@ -80,6 +76,18 @@ def signed_rank(deltas: Values) -> SignedRank | None:
     )
 
 
+@lru_cache(maxsize=64)
+def _rank_sums(ranks: tuple[int, ...]) -> Array:
+    """The chance of each sum of the ranks of positive deltas, every sign being as likely as its opposite."""
+    chance = np.ones(1)
+    for rank in ranks:
+        grown = np.zeros(len(chance) + rank)
+        grown[: len(chance)] = chance / 2
+        grown[rank:] += chance / 2
+        chance = grown
+    return chance
+
+
 def outperforming(treatment: Values, control: Values) -> float | None:
     """The share of all pairs of a treatment's and a control's loss in which the treatment's is lower, ties ½.
 
@@ -87,10 +95,12 @@ def outperforming(treatment: Values, control: Values) -> float | None:
     size. The pairs are all pairs, of whatever seeds, so that spread which seeds share draws it toward ½.
     None where a side has no loss.
     """
-    t, c = finite_vector(treatment, "treatment"), finite_vector(control, "control")
-    if not len(t) or not len(c):
+    t = finite_vector(treatment, "treatment").tolist()
+    c = sorted(finite_vector(control, "control").tolist())
+    if not t or not c:
         return None
-    return float(np.mean((np.sign(c - t[:, None]) + 1) / 2))
+    above = sum(2 * len(c) - bisect_left(c, loss) - bisect_right(c, loss) for loss in t) / 2
+    return above / (len(t) * len(c))
 
 
 @dataclass(frozen=True)

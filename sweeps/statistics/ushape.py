@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -123,9 +124,10 @@ def equivalence(
         raise ValueError(f"equivalence compares at least 2 levels, but got {_listed(levels)}")
     if not margin > 0:
         raise ValueError(f"margin must be positive, in the units of the loss, but is {margin}")
+    largest = magnitude(table)
     results: dict[tuple[float, float], float | None] = {}
     for (a, first), (b, second) in combinations(zip(levels, table, strict=True), 2):
-        results[a, b] = _tost(first - second, margin, magnitude(table), start)
+        results[a, b] = _tost(first - second, margin, largest, start)
     p = _largest(list(results.values()))
     widest = max(results, key=lambda pair: 1.0 if (p := results[pair]) is None else p)
     return Equivalence(tuple(levels), margin, widest, p, p is not None and p <= alpha)
@@ -159,7 +161,13 @@ def quadratic_weights(levels: Sequence[float]) -> Array:
     """The contrast that gives the quadratic coefficient over x = log₂ level: 0 for a line, 1 for x²."""
     if len(levels) < 3 or min(levels) <= 0:
         raise ValueError(f"curvature needs at least 3 positive levels, but got {_listed(levels)}")
-    x = np.log2(finite_vector(levels, "levels"))
+    return _bend(tuple(finite_vector(levels, "levels").tolist()))
+
+
+@lru_cache(maxsize=64)
+def _bend(levels: tuple[float, ...]) -> Array:
+    """Made once for all lines over the same levels."""
+    x = np.log2(levels)
     line = np.stack([np.ones_like(x), x - x.mean()], axis=1)
     bend = (x - x.mean()) ** 2
     bend = bend - line @ np.linalg.lstsq(line, bend, rcond=None)[0]
