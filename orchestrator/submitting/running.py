@@ -19,6 +19,7 @@ from headcount.orchestrator.store import Store, open_store, submit
 from headcount.orchestrator.store.difference import difference
 from headcount.orchestrator.store.journal import now, user_name
 from headcount.orchestrator.submitting.planning import difference_lines, found_words, make_plan, read_spec
+from headcount.sweeps.rendering import counted
 
 
 def run_sweep(
@@ -78,7 +79,7 @@ def _follow(
                 rest = f"Another command schedules and goes on; to end it: headcount cancel {name}"
             else:
                 left = look(store, name).state.waiting
-                rest = f"{left} jobs are left; go on with: headcount run {again}"
+                rest = f"{counted(left, 'job')} left; go on with: headcount run {again}"
             console.print(rest, highlight=False, soft_wrap=True)
             raise
 

@@ -267,7 +267,7 @@ def test_what_another_run_was_to_go_on_with_is_stopped_when_that_one_dies(home: 
     second.kill()
     output, _ = ended(first, 60)
     assert first.returncode == 130, output
-    assert "1 jobs are left; go on with" in output
+    assert "1 job left; go on with" in output
     assert not home.slot_processes()
     assert home.rows("SELECT state FROM job") == [("queued",)]
     assert home.rows("SELECT cause FROM attempt") == [("preempted",)]
