@@ -27,7 +27,7 @@ test-cluster: $(VENV)/cluster.installed
 	$(BIN)/pytest -m cluster tests/docker tests/cluster
 
 drills: $(VENV)/dev.installed
-	$(BIN)/pytest -m "drill or not drill" --timeout 1200 --durations 10 -v -rP tests/orchestrator/drills tests/orchestrator/artifacts/test_zombies.py tests/orchestrator/cluster/test_local_ray.py tests/orchestrator/submitting/test_running.py tests/orchestrator/scheduling/test_lease.py tests/api/test_stopping.py
+	$(BIN)/pytest -m "drill or not drill" --timeout 3000 --durations 10 -v -rP tests/orchestrator/drills tests/orchestrator/artifacts/test_zombies.py tests/orchestrator/cluster/test_local_ray.py tests/orchestrator/submitting/test_running.py tests/orchestrator/scheduling/test_lease.py tests/api/test_stopping.py
 
 test-gpu: $(VENV)/dev.installed
 	$(BIN)/pytest tests/kernels tests/trainer tests/orchestrator/slots/test_freeing.py
