@@ -1,6 +1,6 @@
 """Tables that read more of the store than losses: errors, how routing mixes, what probes find, scores."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import fsum, sqrt
 
@@ -61,27 +61,37 @@ def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Buil
 
 def _probe(session: Session, table: AblationTable, answer: NamedTable) -> Built:
     """A row a cell that was probed: each figure's mean over seeds, with its spread."""
-    found = figures(session, table.sweep, PROBE)
+    found, lost = figures(session, table.sweep, PROBE)
     records = []
     for row in table.rows:
         seeds = {seed for cells in found.values() for seed in cells.get(row.cell, ())}
-        if seeds:
+        notes = [
+            _not_finite(name.removeprefix(PROBE), cells[row.cell])
+            for name, cells in sorted(lost.items())
+            if row.cell in cells
+        ]
+        if seeds or notes:
             record = settings(table, row)
             for name in sorted(found):
                 record |= _spread(name.removeprefix(PROBE), found[name].get(row.cell, {}).values())
-            records.append(record | {"n": len(seeds), "probed_seeds": tuple(sorted(seeds))} | provenance(row))
+            told = {"n": len(seeds), "probed_seeds": tuple(sorted(seeds)), "note": "; ".join(notes)}
+            records.append(record | told | provenance(row))
     return replace(answer, estimator="newest finished probe of each job, mean over seeds"), records
 
 
 def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> Built:
     """A row a cell and score, with its difference to the control's at the same seed."""
-    found = figures(session, table.sweep, DOWNSTREAM)
-    scores = {name: cells for name, cells in found.items() if not name.endswith(STDERR)}
+    found, lost = figures(session, table.sweep, DOWNSTREAM)
+    scores: dict[str, dict[int, dict[int, float]]] = {
+        name: {cell: {} for cell in lost.get(name, {})} | found.get(name, {})
+        for name in {*found, *lost}
+        if not name.endswith(STDERR)
+    }
     records: list[Record] = []
     p_values: dict[str, float | None] = {}
     for row in table.rows:
         for name in sorted(name for name, cells in scores.items() if row.cell in cells):
-            own = scores[name][row.cell]
+            own, missing = scores[name][row.cell], row.cell in lost.get(name, {})
             delta = None
             if row.control is not None:
                 delta = _paired(own, scores[name].get(row.control, {}))
@@ -97,6 +107,7 @@ def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> B
                 | {"n": len(own)}
                 | difference(delta)
                 | {"adjusted_p": None}
+                | {"note": _not_finite("score", lost[name][row.cell]) if missing else ""}
                 | provenance(row)
             )
     named = f"every score of every cell of {table.sweep} against its control"
@@ -121,6 +132,11 @@ def _errors(session: Session, table: AblationTable, answer: NamedTable) -> Built
         "window_se: over validation windows at the last step; root mean square over jobs"
     )
     return replace(answer, estimator=estimator), error_records(session, table)
+
+
+def _not_finite(name: str, seeds: Sequence[int]) -> str:
+    """Why a mean is over fewer seeds than were measured, or is not known."""
+    return f"no finite {name} at seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _paired(treatment: BySeed, control: BySeed) -> MeanEstimate:

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import json
+import math
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,3 +127,44 @@ def test_they_are_answered_over_rest_and_anew_after_another_probe(store: Store, 
     (row,) = csv.DictReader(io.StringIO(answer.text))
     assert (row["excess"], row["n"], row["test"]) == ("0.25", "1", "none")
     assert client.get(path, headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+
+
+def test_what_is_not_finite_is_null_over_rest_and_the_row_says_at_which_seed(
+    store: Store, client: TestClient
+) -> None:
+    excess = {0: 0.2, 1: math.nan, 2: 0.4}
+    scores = {0: math.inf, 1: math.nan, 2: -math.inf}
+    with store.write() as session:
+        cells = [
+            RawCell({}, dict.fromkeys(SEEDS, 3.5)),
+            RawCell({"model.routing_heads": 4}, dict.fromkeys(SEEDS, 3.4), 0),
+        ]
+        control, treated = write_sweep(session, "measured", AXES, cells)
+        for seed, parent in treated.items():
+            probe, scored = f"{seed}".rjust(64, "d"), f"{seed}".rjust(64, "e")
+            add_job(session, probe, seed, None, config={}, kind="probe", parent=parent)
+            measure(session, probe, {"probe.excess": excess[seed], "probe.null": math.inf})
+            add_job(session, scored, seed, None, config={}, kind="evaluate", parent=parent)
+            measure(session, scored, {"downstream.lambada.acc": scores[seed], "downstream.arc.acc": 0.5})
+            measure(session, parent, {"tokens_per_second": math.inf})
+        measure(session, control[0], {"tokens_per_second": math.inf})
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        answer = client.get(f"/api/v1/sweeps/measured/tables/{table}.json")
+        told = json.loads(answer.text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        found: list[dict[str, Any]] = told["rows"]
+        return found
+
+    (probe_row,) = rows("probe")
+    assert probe_row["excess"] == pytest.approx(0.3)
+    assert probe_row["probed_seeds"] == [0, 2]
+    assert probe_row["note"] == "no finite excess at seed 1; no finite null at seeds 0, 1, 2"
+    arc, lambada = rows("downstream")
+    assert (arc["score"], arc["n"], arc["note"]) == (0.5, 3, "")
+    assert (lambada["score"], lambada["delta"], lambada["n"]) == (None, None, 0)
+    assert lambada["note"] == "no finite score at seeds 0, 1, 2"
+    assert [row["relative_to_control"] for row in rows("throughput")] == [None, None]
+    for record in csv.DictReader(
+        io.StringIO(client.get("/api/v1/sweeps/measured/tables/downstream.csv").text)
+    ):
+        assert record["score"] == ("0.5" if record["task"] == "arc" else "")
