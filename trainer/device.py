@@ -48,7 +48,7 @@ def describe(
         "routing_launch": json.dumps(routing.launch) if routing and routing.launch else None,
         "exact": execution.exact,
         "headcount": __version__,
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # its own class would be read by PyTorch alone
         "cuda": torch.version.cuda if on_gpu else None,
         "python": platform.python_version(),
     }

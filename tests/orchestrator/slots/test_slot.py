@@ -1,5 +1,7 @@
 """A slot as plain Python: what it tells, how it stops, and how it leaves."""
 
+import io
+import pickle
 import subprocess
 import sys
 import time
@@ -30,6 +32,18 @@ def test_a_job_tells_its_events_in_order_until_its_end(slot: Slot, work: Work) -
     assert kinds == ["started", *["evaluation"] * 11, *["artifact"] * 2, "checkpoint", "result", "ended"]
     assert records[-1] == {"kind": "ended", "cause": "finished", "message": None, "reusable": True}
     assert slot.attempt() == 1
+
+
+class Plain(pickle.Unpickler):
+    """Reads what needs no import."""
+
+    def find_class(self, module: str, name: str) -> object:
+        raise AssertionError(f"{module}.{name}")
+
+
+def test_what_it_tells_is_read_without_pytorch(slot: Slot, work: Work) -> None:
+    records = all_events(slot, work)
+    assert Plain(io.BytesIO(pickle.dumps(records))).load() == records
 
 
 def test_events_are_kept_until_they_are_stored(slot: Slot, work: Work) -> None:
