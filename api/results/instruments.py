@@ -57,9 +57,10 @@ def figures(session: Session, sweep: str, start: str) -> Figures:
         .order_by(SweepJob.job_id, child.ended, child.id)
     )
     connection = session.connection()  # rows of columns alone come faster than through the session
-    rows: list[Any] = list(connection.execute(_of_own(sweep_id).where(_begins_with(start))))
-    by_children = connection.execute(children.where(_begins_with(start)))
-    rows += [row[:4] for row in by_children if row.state == "finished"]
+    rows: list[Any] = list(connection.execute(_of_own(sweep_id).where(_begins_with(start))).all())
+    for *row, state in connection.execute(children.where(_begins_with(start))).all():
+        if state == "finished":
+            rows.append(row)
     found: defaultdict[str, BySeedOfCells] = defaultdict(lambda: defaultdict(dict))
     unknown: set[tuple[str, int, int]] = set()
     for cell, seed, name, value in rows:

@@ -24,7 +24,7 @@ def instrument_figures(view: View, chosen: list[TableRow], mapped: TableRow | No
     found = probed_cells(view.session, view.table.sweep, [row.cell for row in chosen], view.read)
     if found:
         yield from _probe_figures(view, [row for row in chosen if row.cell in found], found, mapped)
-    if figures(view.session, view.table.sweep, DOWNSTREAM):
+    if figures(view.session, view.table.sweep, DOWNSTREAM).told:
         yield _scores(view)
 
 
