@@ -6,6 +6,7 @@ follow sweeps of the same home, one of them schedules next, and what runs goes o
 """
 
 import fcntl
+import hashlib
 import signal
 import subprocess
 import sys
@@ -37,7 +38,7 @@ class Supervisor:
         if ray_address:
             self._command += ["--ray-address", ray_address]
         self.log = settings.home / "scheduler.log"
-        self._followers: IO[bytes] = open(settings.home / "scheduler.followers", "ab")  # noqa: SIM115 (held)
+        self._followers: IO[bytes] = open(_followers_file(settings, ray_address), "ab")  # noqa: SIM115 (held)
         self._child: subprocess.Popen[bytes] | None = None
         self._started = 0.0
         self._log_start = 0
@@ -71,7 +72,7 @@ class Supervisor:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other command of this home follows a sweep."""
+        """Whether no other command of this home follows a sweep of the same store on the same Ray."""
         try:
             fcntl.flock(self._followers, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
@@ -164,6 +165,12 @@ class Supervisor:
         assert self._child.stdin is not None
         self._child.stdin.close()
         self._child = None
+
+
+def _followers_file(settings: Settings, ray_address: str | None) -> Path:
+    """What every command locks whose scheduler could adopt the slots of the others'."""
+    named = f"{settings.database_url} {ray_address}"
+    return settings.home / f"scheduler.{hashlib.sha256(named.encode()).hexdigest()[:16]}.followers"
 
 
 def _last_words(log: Path, start: int) -> str:
