@@ -66,8 +66,10 @@ def seconds_of(text: str, option: str) -> float:
 def to_go_words(to_go: TimeToGo | None, state: SweepState) -> str:
     if state.paused and not state.running:
         return f"to go on: headcount resume {state.name}"
+    if not state.running:
+        return "waiting for a slot"
     if to_go is None:
-        return "time to go not known before the first job has finished" if state.running else "starting"
+        return "time to go not known before the first job has finished"
     least, most = duration(to_go.least), duration(to_go.most)
     return f"{least} to go" if least == most else f"{least} to {most} to go"
 

@@ -1,4 +1,4 @@
-"""What `headcount status` says of what keeps jobs from starting."""
+"""What the commands say of what keeps jobs from starting, and of when the last ends."""
 
 from contextlib import closing
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 from plans import submit_text
 
+from headcount.orchestrator.following.live import to_go_words
+from headcount.orchestrator.following.overview import RunningJob, SweepState
 from headcount.orchestrator.following.showing import show_status
+from headcount.orchestrator.following.time_to_go import TimeToGo
 from headcount.orchestrator.scheduling.lease import Lease
 from headcount.orchestrator.store import open_store
 from headcount.orchestrator.store.notices import replace_notices
@@ -37,3 +40,19 @@ def test_notices_of_the_sweep_and_of_nodes_are_told_while_a_scheduler_is_at_work
         show_status(None)
         assert capsys.readouterr().out.splitlines()[-3:] == [f"{s}: {w}" for s, w in NOTICES.items()]
         lease.release()
+
+
+@pytest.mark.parametrize(
+    ("running", "paused", "to_go", "words"),
+    [
+        (0, True, None, "to go on: headcount resume tiny"),
+        (0, False, None, "waiting for a slot"),
+        (1, False, None, "time to go not known before the first job has finished"),
+        (1, False, TimeToGo(40, 95), "40 s to 1:35 to go"),
+        (1, True, TimeToGo(40, 40), "40 s to go"),
+    ],
+)
+def test_when_the_last_job_ends(running: int, paused: bool, to_go: TimeToGo | None, words: str) -> None:
+    job = RunningJob("ab", {}, 0, 1, 10, None, None)
+    state = SweepState("tiny", {"queued": 6}, 6, (job,) * running, paused)
+    assert to_go_words(to_go, state) == words
