@@ -124,7 +124,8 @@ class Evaluation(Base):
 
     __tablename__ = "evaluation"
 
-    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """Of the attempt, whose reference is enough: PostgreSQL looks every one of every row up."""
     step: Mapped[int] = mapped_column(primary_key=True)
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id"))
     loss: Mapped[float | None]
@@ -136,7 +137,8 @@ class Progress(Base):
 
     __tablename__ = "progress"
 
-    job_id: Mapped[str] = mapped_column(ForeignKey("job.id"), primary_key=True)
+    job_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """Of the attempt, whose reference is enough: PostgreSQL looks every one of every row up."""
     step: Mapped[int] = mapped_column(primary_key=True)
     attempt_id: Mapped[int] = mapped_column(ForeignKey("attempt.id"))
     loss: Mapped[float | None]
@@ -193,7 +195,8 @@ class Event(Base):
 
     id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
     sweep_id: Mapped[int | None] = mapped_column(ForeignKey("sweep.id", ondelete="CASCADE"), index=True)
-    job_id: Mapped[str | None] = mapped_column(ForeignKey("job.id"))
+    job_id: Mapped[str | None] = mapped_column(String(64))
+    """A name, and no reference."""
     kind: Mapped[str] = mapped_column(String(32))
     """`submitted`, `dispatched`, `evaluated`, `settled`, `cancelled`, …"""
     detail: Mapped[dict[str, Any]]

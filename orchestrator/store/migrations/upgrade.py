@@ -10,7 +10,7 @@ from headcount.trainer.errors import UserError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest revision in `versions`."""
 
 

@@ -119,6 +119,16 @@ def test_reads_have_their_indexes(store: Store) -> None:
     assert {t: i - unique for t, i in found.items() if i - unique} == INDEXES
 
 
+def test_what_jobs_tell_refers_to_its_attempt_or_sweep_alone(store: Store) -> None:
+    """PostgreSQL looks up each reference of each row, which is half of the work of storing it."""
+    had = inspect(store.engine)
+    found = {
+        table: [key["referred_table"] for key in had.get_foreign_keys(table)]
+        for table in ("evaluation", "progress", "event")
+    }
+    assert found == {"evaluation": ["attempt"], "progress": ["attempt"], "event": ["sweep"]}
+
+
 def _fill(old: Store) -> None:
     """Rows of today's models, as far as the earlier schema has their columns."""
     newest = open_store("sqlite://")
@@ -128,9 +138,9 @@ def _fill(old: Store) -> None:
     earlier = MetaData()
     earlier.reflect(old.engine)
     with newest.read() as reading, old.write() as writing:
-        for table in Base.metadata.sorted_tables:
-            if table.name in earlier.tables:
-                columns = [c for c in table.c if c.name in earlier.tables[table.name].c]
+        for name in (table.name for table in earlier.sorted_tables):
+            if (table := Base.metadata.tables.get(name)) is not None:
+                columns = [c for c in table.c if c.name in earlier.tables[name].c]
                 rows = [dict(row._mapping) for row in reading.execute(select(*columns))]
                 if rows:
                     writing.execute(insert(table), rows)
