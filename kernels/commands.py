@@ -1,6 +1,14 @@
 """The command `headcount bench`."""
 
+from typing import Any
+
 import click
+
+HANDED_ON: dict[str, Any] = {
+    "add_help_option": False,
+    "context_settings": {"ignore_unknown_options": True, "allow_extra_args": True},
+}
+"""Of a command whose arguments, `--help` among them, are another program's."""
 
 
 @click.group()
@@ -8,9 +16,7 @@ def bench() -> None:
     """Time the building blocks on this machine."""
 
 
-@bench.command(
-    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-)
+@bench.command(**HANDED_ON)
 @click.pass_context
 def routing(context: click.Context) -> None:
     """Depth routing's kernels (the options of python -m headcount.kernels.bench)."""
@@ -19,9 +25,7 @@ def routing(context: click.Context) -> None:
     main(context.args)
 
 
-@bench.command(
-    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-)
+@bench.command(**HANDED_ON)
 @click.pass_context
 def step(context: click.Context) -> None:
     """A training step with depth routing (the options of python -m headcount.kernels.step_bench)."""

@@ -2,14 +2,12 @@
 
 import click
 
-from headcount.kernels.commands import bench
+from headcount.kernels.commands import HANDED_ON, bench
 
 __all__ = ["bench"]
 
 
-@bench.command(
-    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-)
+@bench.command(**HANDED_ON)
 @click.pass_context
 def data(context: click.Context) -> None:
     """The preparation of a text, beside nanoGPT's way (its options: --help)."""
@@ -18,9 +16,7 @@ def data(context: click.Context) -> None:
     main(context.args)
 
 
-@bench.command(
-    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-)
+@bench.command(**HANDED_ON)
 @click.pass_context
 def streams(context: click.Context) -> None:
     """Every residual stream: losses, speed and memory (its options: --help)."""
@@ -29,9 +25,7 @@ def streams(context: click.Context) -> None:
     main(context.args)
 
 
-@bench.command(
-    add_help_option=False, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
-)
+@bench.command(**HANDED_ON)
 @click.pass_context
 def training(context: click.Context) -> None:
     """Whole training steps, beside nanoGPT's (its options: --help)."""
