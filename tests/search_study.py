@@ -17,6 +17,16 @@ from headcount.orchestrator.store.queue import next_jobs
 from headcount.orchestrator.store.recording import record_events
 from headcount.sweeps.file.spec import parse_spec
 
+TINY = """
+name: tiny
+job:
+  model: {scale: nano, residual: mhar}
+  train: {steps: 40, eval_every: 5}
+axes:
+  model.routing_heads: [1, 2, 4]
+"""
+"""A sweep's file as far as its first axis."""
+
 Loss = Callable[[Mapping[str, Any], int], float]
 """Of a job's configuration and seed; NaN for one that diverges."""
 

@@ -1,11 +1,7 @@
 """What Prometheus is told of a service, and what its log holds of each request."""
 
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -16,6 +12,7 @@ from builders import build_sweep
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
+from served import serve
 from sqlalchemy.exc import OperationalError
 
 from headcount.orchestrator.store import Store
@@ -74,21 +71,6 @@ def test_ready_is_who_reaches_the_store_and_stays(
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
     assert client.get("/healthz").status_code == 200
-
-
-def serve(home: Path, *options: str) -> "tuple[subprocess.Popen[str], str]":
-    """`headcount serve` on a free port, and where it is."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headcount", "serve", "--port", "0", *options],
-        env=os.environ | {"HEADCOUNT_HOME": str(home)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    found = re.search(r"http://\S+/", process.stdout.readline())
-    assert found
-    return process, found[0]
 
 
 def test_each_request_is_a_line_of_json_without_secrets(tmp_path: Path) -> None:

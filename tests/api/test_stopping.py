@@ -1,10 +1,6 @@
 """An end of the service while it is used: over within 10 s, and nothing that was answered is lost."""
 
-import os
-import re
 import signal
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -13,6 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from homes import Home, write_text
+from served import serve
 
 from headcount.api.results import events_after
 from headcount.orchestrator.settings import Settings
@@ -37,7 +34,7 @@ def test_an_end_amid_submissions_and_a_live_stream_loses_nothing(number: int, tm
     home = Home(tmp_path / "home", {})
     write_text(tmp_path / "text")
     assert home.headcount("data", "prepare", "prose", str(tmp_path / "text")).returncode == 0
-    process, url = _serve(home.folder)
+    process, url = serve(home.folder, "--rate", "0")
     seen: list[int] = []
     listener = threading.Thread(target=_listen, args=(url, seen))
     listener.start()
@@ -60,7 +57,7 @@ def test_an_end_amid_submissions_and_a_live_stream_loses_nothing(number: int, tm
     store.close()
     assert set(answered) <= set(stored.values())
     assert seen == sorted(stored)[: len(seen)]
-    again, url = _serve(home.folder)
+    again, url = serve(home.folder, "--rate", "0")
     with httpx2.stream(
         "GET", f"{url}api/v1/events?follow=false", headers={"Last-Event-ID": str(seen[-1])}
     ) as rest:
@@ -68,20 +65,6 @@ def test_an_end_amid_submissions_and_a_live_stream_loses_nothing(number: int, tm
     again.terminate()
     again.communicate(timeout=20)
     assert seen == sorted(stored)
-
-
-def _serve(home: Path) -> "tuple[subprocess.Popen[str], str]":
-    process = subprocess.Popen(
-        [sys.executable, "-m", "headcount", "serve", "--port", "0", "--rate", "0"],
-        env=os.environ | {"HEADCOUNT_HOME": str(home)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    found = re.search(r"http://\S+/", process.stdout.readline())
-    assert found
-    return process, found[0]
 
 
 def _listen(url: str, seen: list[int]) -> None:

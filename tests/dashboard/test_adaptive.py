@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from search_study import Study
+from search_study import TINY, Study
 
 from headcount.api.results import ablation_table
 from headcount.dashboard.choice import tabs_of
@@ -16,17 +16,14 @@ from headcount.dashboard.pages.routes import create_service
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, open_store
 
-SEARCH = """
-name: tiny
-job:
-  model: {scale: nano, residual: mhar}
-  train: {steps: 40, eval_every: 5}
-axes:
-  model.routing_heads: [1, 2, 4]
+SEARCH = (
+    TINY
+    + """\
   train.peak_lr: {low: 1e-4, high: 1e-2, log: true}
 seeds: [0, 1]
 search: {method: tpe, trials: 4, parallel: 2}
 """
+)
 
 
 @pytest.fixture

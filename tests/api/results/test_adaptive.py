@@ -7,21 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from search_study import Study
+from search_study import TINY, Study
 
 from headcount.api.results import ablation_table, best_cell, named_table, paired_statistics, sweep_brief
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store import Store, open_store
 from headcount.sweeps.statistics import best_cells, loss_table, plan_seeds, stein_estimate
 
-JOB = """
-name: tiny
-job:
-  model: {scale: nano, residual: mhar}
-  train: {steps: 40, eval_every: 5}
-axes:
-  model.routing_heads: [1, 2, 4]
-"""
 NOISE = (0.0, 1.0, 2.0, 0.5, 1.5, 1.0)
 
 
@@ -44,7 +36,7 @@ def table_of(store: Store) -> AblationTable:
 
 
 def test_seeds_by_a_rule_have_steins_interval_and_are_undecided_at_the_most_seeds(store: Store) -> None:
-    Study(store, JOB + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
+    Study(store, TINY + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
     rows = {row.settings["model.routing_heads"]: row for row in table_of(store).treatments}
     assert {heads: (row.seeds, row.undecided) for heads, row in rows.items()} == {
         1: ((0, 1, 2), False),
@@ -63,7 +55,7 @@ def test_seeds_by_a_rule_have_steins_interval_and_are_undecided_at_the_most_seed
 
 def test_a_u_over_seeds_that_a_rule_added_has_the_error_of_the_first_ones(store: Store) -> None:
     analysis = "analysis: {axis: model.routing_heads, ends: [1, 4], middle: [2]}\n"
-    Study(store, JOB + analysis + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
+    Study(store, TINY + analysis + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
     table = table_of(store)
     assert table.first_seeds == 3
     rows = {row.settings["model.routing_heads"]: row for row in table.treatments}
@@ -86,7 +78,7 @@ def test_a_u_over_seeds_that_a_rule_added_has_the_error_of_the_first_ones(store:
 
 def test_best_against_best_over_seeds_that_a_rule_added_has_their_error(store: Store) -> None:
     rates = "  train.peak_lr: [1e-4, 1e-3]\n"
-    Study(store, JOB + rates + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
+    Study(store, TINY + rates + "seeds: {start: 3, max: 6, half_width: 0.01}\n").run(noisy)
     for record in named_table(table_of(store), "best_lr").rows:
         if record["pairs"] == 6:
             deltas = [-0.1 + NOISE[seed] for seed in range(6)]
@@ -97,7 +89,7 @@ def test_best_against_best_over_seeds_that_a_rule_added_has_their_error(store: S
 
 
 def test_before_the_first_seeds_are_in_the_interval_is_the_paired_one(store: Store) -> None:
-    study = Study(store, JOB + "seeds: {start: 3, max: 6, half_width: 0.01}\n")
+    study = Study(store, TINY + "seeds: {start: 3, max: 6, half_width: 0.01}\n")
     study.run(noisy, most=8)
     row = table_of(store).treatments[0]
     assert row.delta is not None
@@ -112,7 +104,7 @@ def test_the_best_of_a_search_is_reported_on_fresh_seeds_and_pruned_cells_say_so
         return 3 - 0.01 * heads + math.log10(config["train.peak_lr"] / 1e-3) ** 2 - lucky
 
     rates = "  train.peak_lr: {low: 1e-4, high: 1e-2, log: true}\n"
-    study = Study(store, JOB + rates + "search: {method: tpe, trials: 9, parallel: 2, prune: true}\n")
+    study = Study(store, TINY + rates + "search: {method: tpe, trials: 9, parallel: 2, prune: true}\n")
     study.run(loss)
     table = table_of(store)
     [best] = [row for row in table.treatments if row.note == "best of the search, on fresh seeds"]
@@ -142,7 +134,7 @@ def test_the_best_of_a_search_is_reported_on_fresh_seeds_and_pruned_cells_say_so
 
 def test_a_search_names_no_best_before_its_fresh_seeds_have_a_loss(store: Store) -> None:
     rates = "  train.peak_lr: {low: 1e-4, high: 1e-2, log: true}\n"
-    study = Study(store, JOB + rates + "search: {method: random, trials: 2, parallel: 1, fresh_seeds: 1}\n")
+    study = Study(store, TINY + rates + "search: {method: random, trials: 2, parallel: 1, fresh_seeds: 1}\n")
 
     def loss(config: Mapping[str, Any], seed: int) -> float:
         return 3.0 + config["train.peak_lr"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 from click.testing import CliRunner
 from homes import write_text
+from own_task import write_heads_task
 from plans import start_next
 from sqlalchemy import select
 
@@ -136,23 +137,7 @@ def test_a_model_is_scored_on_a_task_of_ones_own_and_against_another(
     generator = torch.Generator().manual_seed(0)
     tensors["embedding"] = torch.randn(tensors["embedding"].shape, generator=generator)
     write_model(tmp_path / "other.safetensors", tensors, metadata)
-    items = [{"prompt": f"the depth {n}", "choices": ["of a head", "zzzz"], "label": n % 2} for n in range(4)]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    task = {
-        "task": "heads",
-        "dataset_path": "json",
-        "dataset_kwargs": {
-            "data_files": {"test": str(tmp_path / "items.jsonl")},
-            "cache_dir": str(tmp_path / "cache"),
-        },
-        "test_split": "test",
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{prompt}}",
-        "doc_to_choice": "{{choices}}",
-        "doc_to_target": "{{label}}",
-        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
-    }
-    (tmp_path / "heads.yaml").write_text(json.dumps(task))
+    write_heads_task(tmp_path, [0, 1, 0, 1], tmp_path / "cache")
     out = tmp_path / "scores.json"
     asked = ["evaluate", job_id[:10], "--tasks", "heads", "--include", str(tmp_path)]
     ran = CliRunner().invoke(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from plans import FILES, end, start_next
-from search_study import Study
+from search_study import TINY, Study
 from sqlalchemy import select
 
 from headcount.orchestrator.exchange.bundle import write_bundle
@@ -21,17 +21,14 @@ from headcount.orchestrator.store import Store, open_store, withdraw
 from headcount.orchestrator.store.models import Cell, Job, SweepJob
 from headcount.orchestrator.store.steering import pause, resume, retry
 
-SEARCH = """
-name: tiny
-job:
-  model: {scale: nano, residual: mhar}
-  train: {steps: 40, eval_every: 5}
-axes:
-  model.routing_heads: [1, 2, 4]
+SEARCH = (
+    TINY
+    + """\
   train.peak_lr: {low: 1e-4, high: 1e-2, log: true}
 seeds: [0, 1]
 search: {method: tpe, trials: 6, parallel: 2}
 """
+)
 
 
 def bowl(config: Mapping[str, Any], seed: int) -> float:

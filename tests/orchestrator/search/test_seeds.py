@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plans import end, start_next
-from search_study import Study
+from search_study import TINY, Study
 from sqlalchemy import select
 
 from headcount.orchestrator.search.telling import growth_words
@@ -13,16 +13,13 @@ from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.models import Cell, Job, SweepJob
 from headcount.sweeps.statistics.seeds import plan_seeds
 
-SEEDS = """
-name: tiny
-job:
-  model: {scale: nano, residual: mhar}
-  train: {steps: 40, eval_every: 5}
-axes:
-  model.routing_heads: [1, 2, 4]
+SEEDS = (
+    TINY
+    + """\
   model.kv_heads: [2, 4]
 seeds: {start: 3, max: 6, half_width: 0.01}
 """
+)
 
 NOISE = (0.0, 1.0, 2.0, 0.5, 1.5, 1.0)
 """By seed."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from jobs import all_events, small_work
+from own_task import write_heads_task
 
 from headcount.orchestrator.slots.slot import STOP_SECONDS, Slot
 from headcount.orchestrator.store.recording import Record
@@ -94,23 +95,7 @@ def test_tasks_are_told_one_by_one_and_have_to_be_those_that_were_asked(
     work: tuple[Work, Slot], tmp_path: Path
 ) -> None:
     child, slot = work
-    items = [{"prompt": f"the depth {n}", "choices": ["of a head", "zzzz"], "label": 0} for n in range(3)]
-    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
-    task = {
-        "task": "heads",
-        "dataset_path": "json",
-        "dataset_kwargs": {
-            "data_files": {"test": str(tmp_path / "items.jsonl")},
-            "cache_dir": str(tmp_path.parent / "cache"),
-        },
-        "test_split": "test",
-        "output_type": "multiple_choice",
-        "doc_to_text": "{{prompt}}",
-        "doc_to_choice": "{{choices}}",
-        "doc_to_target": "{{label}}",
-        "metric_list": [{"metric": "acc", "aggregation": "mean", "higher_is_better": True}],
-    }
-    (tmp_path / "heads.yaml").write_text(json.dumps(task))
+    write_heads_task(tmp_path, [0, 0, 0], tmp_path.parent / "cache")
     from headcount.trainer.downstream.task_files import tasks_digest
 
     asked = {
@@ -126,6 +111,7 @@ def test_tasks_are_told_one_by_one_and_have_to_be_those_that_were_asked(
     accuracy = records[3]["measurements"]["downstream.heads.acc"]
     assert accuracy in (0.0, 1.0)  # one text, three times
     assert records[2]["file"] == "items.json"
-    (tmp_path / "heads.yaml").write_text(json.dumps({**task, "doc_to_text": "{{prompt}}!"}))
+    task = tmp_path / "heads.yaml"
+    task.write_text(task.read_text().replace("{{prompt}}", "{{prompt}}!"))
     ended = all_events(slot, replace(evaluation, attempt_id=6))[-1]
     assert "holds other files than when it was submitted" in ended["message"]
