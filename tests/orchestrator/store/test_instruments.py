@@ -83,7 +83,7 @@ def test_a_probe_waits_for_its_parents_model_and_comes_next(store: Store) -> Non
         job = session.get_one(Job, probe.id)
         assert (job.state, job.numerics, job.tail_mean) == ("finished", NUMERICS, None)
         sweep = find_sweep(session, "tiny")
-        [by_seed] = figures(session, "tiny", "probe.")["probe.excess"].values()
+        [by_seed] = figures(session, "tiny", "probe.").told["probe.excess"].values()
         assert by_seed == {0: 0.25}
         assert session.scalar(select(Artifact.kind).where(Artifact.job_id == probe.id)) == "probe"
         state = sweep_state(session, sweep)
@@ -186,5 +186,5 @@ def test_what_a_command_measured_is_the_instruments_result(store: Store) -> None
         assert store_measured(session, probe.parent_id, found) == probe.id
         assert next_jobs(session, 1) != [probe.id]
     with store.read() as session:
-        [by_seed] = figures(session, "tiny", "probe.")["probe.excess"].values()
+        [by_seed] = figures(session, "tiny", "probe.").told["probe.excess"].values()
         assert by_seed == {0: 0.125}
