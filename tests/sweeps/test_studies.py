@@ -80,6 +80,7 @@ def test_every_study_that_is_not_small_has_a_small_variant() -> None:
         ("compact_rates", 60, 12, 72),
         ("compact_control_rates", 6, 3, 9),
         ("compact_temperature", 5, 1, 18),
+        ("compact_fresh_seeds", 5, 1, 48),
         ("compact_residuals", 18, 1, 38),
         ("downstream", 3, 3, 18),
         ("midtraining", 1, 1, 6),
@@ -119,6 +120,7 @@ def test_the_compact_studies_share_the_jobs_that_their_comment_says() -> None:
         "compact_rates": 24,
         "compact_control_rates": 3,
         "compact_temperature": 9,
+        "compact_fresh_seeds": 0,
         "compact_residuals": 4,
     }
 
