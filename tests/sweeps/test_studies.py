@@ -27,7 +27,7 @@ FOR_TWO_CORES = {"quickstart", "rate-search", "residual-family"}
 """Small as they are."""
 
 WARNED = dict.fromkeys(
-    ("compact_rates", "compact_control_rates"),
+    ("compact_rates", "compact_control_rates", "speed_at_paper_shapes"),
     ("one seed: a delta has no interval and no p-value; two or more seeds give them",),
 )
 
@@ -75,6 +75,7 @@ def test_every_study_that_is_not_small_has_a_small_variant() -> None:
         ("query_probe", 4, 4, 24),
         ("training_speed", 6, 3, 18),
         ("routing_speed", 6, 3, 18),
+        ("speed_at_paper_shapes", 6, 2, 8),
         ("temperature_control", 5, 1, 30),
         ("compact_head_count", 20, 4, 72),
         ("compact_rates", 60, 12, 72),
