@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,20 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from sqlalchemy import insert, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.exchange.mapping import Columns, axis_value, map_columns
+from headcount.orchestrator.exchange.external_rows import STEPS, PlannedRun, add_sweep, values_of
+from headcount.orchestrator.exchange.mapping import control_values, map_columns
 from headcount.orchestrator.exchange.records import read_records
-from headcount.orchestrator.exchange.rows import insert_rows
 from headcount.orchestrator.exchange.runs import Run, runs_of
 from headcount.orchestrator.store import Store
-from headcount.orchestrator.store.journal import announce_sweep, now
-from headcount.orchestrator.store.models import Attempt, Base, Cell, Job, Sweep, SweepJob
-from headcount.orchestrator.store.wishes import chunks
+from headcount.orchestrator.store.models import Sweep, SweepJob
 from headcount.trainer.errors import UserError, nearest
-
-_STEPS = "train.steps"
 
 
 @dataclass(frozen=True)
@@ -43,18 +38,6 @@ class ImportedRuns:
     """Columns that were not read."""
 
 
-@dataclass(frozen=True)
-class _Planned:
-    """A run with the job that it becomes."""
-
-    run: Run
-    job_id: str
-    cell: str
-    is_control: bool
-    steps: int
-    tail_mean: float | None
-
-
 def import_runs(
     store: Store,
     file: Path,
@@ -66,13 +49,14 @@ def import_runs(
     """Make the sweep `name` of the runs in a file; the same file again changes nothing.
 
     `mapping` is meaning to column, `control` the axis values by which a run is a control. Raises `UserError`
-    that names every bad row, or for a sweep of that name with other results.
+    that names every bad row, for a control that no run is, or for a sweep of that name with other results.
     """
     names, records = read_records(file)
     columns = map_columns(names, mapping)
-    chosen = _control_values(control, columns)
+    chosen = control_values(control, columns)
     runs = list(runs_of(file, records, columns, chosen).values())
     planned = _plan(runs, chosen)
+    _check_control(chosen, planned)
     described: dict[str, Any] = {
         "file": file.name,
         "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
@@ -82,9 +66,9 @@ def import_runs(
     with store.write() as session:
         sweep = session.scalar(select(Sweep).where(Sweep.name == name))
         if sweep is None:
-            _add_sweep(session, name, described, columns, chosen, planned, owner)
+            add_sweep(session, name, described, columns, chosen, planned, owner)
         else:
-            _check_same(session, sweep, file, planned)
+            _check_same(session, sweep, file, planned, chosen)
     return ImportedRuns(
         sweep=name,
         cells=len({p.cell for p in planned}),
@@ -107,29 +91,17 @@ def sweep_name(name: str, *, given: bool) -> str:
     return slug
 
 
-def _control_values(control: Mapping[str, str], columns: Columns) -> dict[str, Any]:
-    chosen = {}
-    for axis, value in control.items():
-        if axis not in columns.axes:
-            raise UserError(f"--control {axis}: not an axis of these runs; {nearest(axis, columns.axes)}")
-        try:
-            chosen[axis] = axis_value(axis, value)
-        except ValueError as error:
-            raise UserError(f"--control {error}") from error
-    return chosen
-
-
-def _plan(runs: list[Run], control: Mapping[str, Any]) -> list[_Planned]:
+def _plan(runs: list[Run], control: Mapping[str, Any]) -> list[PlannedRun]:
     longest = max(run.last_step for run in runs)
     planned = []
     for run in runs:
-        steps = int(run.settings.get(_STEPS, longest)) if None not in run.losses else 0
+        steps = int(run.settings.get(STEPS, longest)) if None not in run.losses else 0
         cell = json.dumps(run.settings, sort_keys=True)
         content = {"kind": "external", "settings": run.settings, "seed": run.seed, "numbers": run.numbers}
         content["losses"] = [[step, repr(loss)] for step, loss in sorted(run.losses.items(), key=str)]
         text = json.dumps(content, sort_keys=True)
         planned.append(
-            _Planned(
+            PlannedRun(
                 run=run,
                 job_id=hashlib.sha256(text.encode()).hexdigest(),
                 cell=cell,
@@ -141,160 +113,33 @@ def _plan(runs: list[Run], control: Mapping[str, Any]) -> list[_Planned]:
     return planned
 
 
-def _check_same(session: Session, sweep: Sweep, file: Path, planned: list[_Planned]) -> None:
+def _check_control(control: Mapping[str, Any], planned: list[PlannedRun]) -> None:
+    if not control or any(p.is_control for p in planned):
+        return
+    for axis, value in control.items():
+        values = [str(v) for v in values_of(axis, planned)]
+        if str(value) not in values:
+            raise UserError(f"--control {axis}={value}: no run has this value; {nearest(str(value), values)}")
+    raise UserError(f"--control {_pairs_text(control)}: no run has all of these values")
+
+
+def _pairs_text(control: Mapping[str, Any]) -> str:
+    return ",".join(f"{axis}={value}" for axis, value in control.items())
+
+
+def _check_same(
+    session: Session, sweep: Sweep, file: Path, planned: list[PlannedRun], control: Mapping[str, Any]
+) -> None:
     held = set(session.scalars(select(SweepJob.job_id).where(SweepJob.sweep_id == sweep.id)))
     if held != {p.job_id for p in planned}:
         raise UserError(
             f"{file}: the store has another sweep called {sweep.name!r}; give --name to import these runs "
             "under a name of their own"
         )
-
-
-def _add_sweep(
-    session: Session,
-    name: str,
-    described: dict[str, Any],
-    columns: Columns,
-    control: Mapping[str, Any],
-    planned: list[_Planned],
-    owner: str,
-) -> None:
-    seeds = sorted({p.run.seed for p in planned}) if "seed" in columns.numbers else []
-    document = {"name": name, "external": described}
-    sweep = Sweep(
-        name=name,
-        description=f"Imported from {described['file']}",
-        yaml=yaml.safe_dump(document, sort_keys=False, allow_unicode=True),
-        axes={axis: _values(axis, planned) for axis in columns.axes},
-        seeds=seeds,
-        analysis={},
-        owner=owner,
-        version=1,
-        created=now(),
-    )
-    session.add(sweep)
-    session.flush()
-    cells = _add_cells(session, sweep.id, planned, control)
-    _add_jobs(session, planned, described)
-    at_seed = {(cells[p.cell].id, p.run.seed): p.job_id for p in planned}
-    wishes = [
-        {
-            "sweep_id": sweep.id,
-            "job_id": p.job_id,
-            "cell_id": cells[p.cell].id,
-            "control_job_id": at_seed.get((cells[p.cell].control_id or 0, p.run.seed)),
-            "wanted": False,
-            "paused": False,
-            "priority": 0,
-            "position": position,
-        }
-        for position, p in enumerate(planned)
-    ]
-    insert_rows(session, Base.metadata.tables["sweep_job"], wishes)
-    announce_sweep(session, sweep.id, "imported", new=len(planned), sha256=described["sha256"])
-
-
-def _values(axis: str, planned: list[_Planned]) -> list[Any]:
-    """An axis's values: numbers in their order, names in the file's."""
-    values = list(dict.fromkeys(p.run.settings[axis] for p in planned if axis in p.run.settings))
-    return sorted(values) if all(isinstance(v, int | float) for v in values) else values
-
-
-def _add_cells(
-    session: Session, sweep_id: int, planned: list[_Planned], control: Mapping[str, Any]
-) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {}
-    for p in planned:
-        if p.cell not in cells:
-            cells[p.cell] = Cell(
-                sweep_id=sweep_id, position=len(cells), settings=p.run.settings, is_control=p.is_control
-            )
-    session.add_all(cells.values())
-    session.flush()
-    controls = [cell for cell in cells.values() if cell.is_control]
-    for cell in cells.values():
-        if not cell.is_control:
-            found = [c for c in controls if _pairs(cell.settings, c.settings, control)]
-            if len(found) > 1:
-                raise UserError(
-                    f"the cell {cell.settings} has {len(found)} controls; name more axes in --control"
-                )
-            cell.control_id = found[0].id if found else None
-    session.flush()
-    return cells
-
-
-def _pairs(treatment: Mapping[str, Any], control: Mapping[str, Any], differing: Mapping[str, Any]) -> bool:
-    """Whether they agree in every axis that the control has and that does not make it one."""
-    return all(treatment.get(axis) == value for axis, value in control.items() if axis not in differing)
-
-
-def _add_jobs(session: Session, planned: list[_Planned], described: dict[str, Any]) -> None:
-    """Jobs that the store lacks, each with one attempt that tells where its numbers are from."""
-    tables = Base.metadata.tables
-    held: set[str] = set()
-    for chunk in chunks([p.job_id for p in planned]):
-        held |= set(session.scalars(select(Job.id).where(Job.id.in_(chunk))))
-    new = [p for p in planned if p.job_id not in held]
-    moment = now()
-    insert_rows(session, tables["job"], (_job(p, described, moment) for p in new))
-    for p in new:
-        attempt = Attempt(
-            job_id=p.job_id,
-            number=1,
-            epoch=0,
-            slot="import",
-            environment={
-                "imported_from": described["file"],
-                "sha256": described["sha256"],
-                "line": p.run.first_line,
-            },
-            started=moment,
-            ended=moment,
-            cause=_state(p),
+    earlier = yaml.safe_load(sweep.yaml)["external"]["control"]
+    if earlier != control:
+        was = f"--control {_pairs_text(earlier)}" if earlier else "no --control"
+        raise UserError(
+            f"{file}: these runs are in the store already, with {was}; 'headcount delete {sweep.name}', and "
+            "import them again"
         )
-        session.add(attempt)
-        session.flush()
-        curve = [
-            {
-                "job_id": p.job_id,
-                "step": step,
-                "attempt_id": attempt.id,
-                "loss": loss if math.isfinite(loss) else None,
-                "window_losses": None,
-            }
-            for step, loss in p.run.losses.items()
-            if step is not None
-        ]
-        insert_rows(session, tables["evaluation"], curve)
-        if "tokens_per_second" in p.run.numbers:
-            measured = {"job_id": p.job_id, "name": "tokens_per_second"}
-            session.execute(
-                insert(tables["measurement"]), measured | {"value": p.run.numbers["tokens_per_second"]}
-            )
-
-
-def _state(p: _Planned) -> str:
-    if p.run.diverged_step is not None:
-        return "diverged"
-    return "cancelled" if p.tail_mean is None else "finished"
-
-
-def _job(p: _Planned, described: dict[str, Any], moment: Any) -> dict[str, Any]:
-    return {
-        "id": p.job_id,
-        "kind": "external",
-        "config": {**p.run.settings, _STEPS: p.steps, "seed": p.run.seed},
-        "seed": p.run.seed,
-        "fingerprint": described["sha256"],
-        "numerics": 0,
-        "parameters": int(p.run.numbers.get("parameters", 0)),
-        "flops": p.run.numbers.get("flops", 0.0),
-        "state": _state(p),
-        "step": p.run.last_step,
-        "tail_mean": p.tail_mean,
-        "diverged_step": p.run.diverged_step,
-        "forgiven_attempts": 0,
-        "created": moment,
-        "ended": moment,
-    }

@@ -65,6 +65,22 @@ def map_columns(names: list[str], given: Mapping[str, str]) -> Columns:
     )
 
 
+def control_values(control: Mapping[str, str], columns: Columns) -> dict[str, Any]:
+    """The axis values by which a run is a control, as their fields declare them.
+
+    Raises `UserError` for what is no axis of the runs, or no value of it.
+    """
+    chosen = {}
+    for axis, value in control.items():
+        if axis not in columns.axes:
+            raise UserError(f"--control {axis}: not an axis of these runs; {nearest(axis, columns.axes)}")
+        try:
+            chosen[axis] = axis_value(axis, value)
+        except ValueError as error:
+            raise UserError(f"--control {error}") from error
+    return chosen
+
+
 def axis_value(axis: str, value: object) -> Any:
     """A value of an axis: as the job's field declares it, else a number where it is one, else text.
 

@@ -1,6 +1,7 @@
 """Runs of other programs as a sweep: what the rows say, and which rows are refused."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from headcount.api.results import ablation_table, job_view, jobs, paired_statist
 from headcount.orchestrator.exchange.checking import check_store
 from headcount.orchestrator.exchange.external import ImportedRuns, import_runs
 from headcount.orchestrator.store import Store, open_store
-from headcount.orchestrator.store.models import Base, Job, SweepJob
+from headcount.orchestrator.store.models import Base, Job, Sweep, SweepJob
+from headcount.orchestrator.store.steering import delete_sweep
 from headcount.orchestrator.store.wishes import requeue
 from headcount.trainer.errors import UserError
 
@@ -91,10 +93,30 @@ def test_the_same_file_again_changes_nothing(store: Store, tmp_path: Path) -> No
     before = rows()
     assert not read(store, file).changed
     assert rows() == before
-    write(file, ["mhar,1,0,3.1,node"])
+    write(file, ["mhar,1,0,3.1,node", "additive,,0,3.2,node"])
     with pytest.raises(UserError, match=r"another sweep called 'theirs'; give --name"):
         read(store, file)
     assert rows() == before
+
+
+def test_a_control_that_no_run_is_is_refused(store: Store, tmp_path: Path) -> None:
+    file = write(tmp_path / "runs.csv", ["mhar,4,0,3.1,node", "additive,1,0,3.2,node"])
+    for control, told in (
+        ({"model.residual": "additve"}, "residual=additve: no run has this value; did you mean 'additive'?"),
+        (CONTROL | {"model.routing_heads": "4"}, "additive,model.routing_heads=4: no run has all of these"),
+    ):
+        with pytest.raises(UserError, match=re.escape(told)):
+            read(store, file, control=control)
+
+
+def test_another_control_than_before_is_refused(store: Store, tmp_path: Path) -> None:
+    file = write(tmp_path / "runs.csv", ["mhar,1,0,3.1,node", "additive,1,0,3.2,node"])
+    read(store, file, control={})
+    with pytest.raises(UserError, match="already, with no --control; 'headcount delete theirs', and import"):
+        read(store, file)
+    with store.write() as session:
+        delete_sweep(session, session.scalars(select(Sweep.id)).one(), by="me")
+    assert read(store, file).controls == 1
 
 
 def test_a_row_an_evaluation_reports_the_mean_of_the_last_quarter(store: Store, tmp_path: Path) -> None:
@@ -238,7 +260,7 @@ def test_a_bad_map_is_refused(
 def test_imported_jobs_are_never_queued(store: Store, tmp_path: Path) -> None:
     rows = ["mhar,4,0,10,3.5", "mhar,4,0,20,3.5", "mhar,4,1,10,3.5"]
     mapping = {**MAP, "step": "at"}
-    read(store, write(tmp_path / "runs.csv", rows, "method,H,seed,at,val_loss"), mapping)
+    read(store, write(tmp_path / "runs.csv", rows, "method,H,seed,at,val_loss"), mapping, control={})
     with store.write() as session:
         requeue(session, list(session.scalars(select(Job.id).where(Job.state == "cancelled"))))
     with store.read() as session:
