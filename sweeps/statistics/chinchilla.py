@@ -10,16 +10,19 @@ from itertools import product
 
 import numpy as np
 
-from .resampling import drawn_means, middle, resample
-from .scaling import Array, FittedGain, huber_misfit
+from .layout import Array
+from .least_huber import best_fit, fits_from
+from .log_sums import LogSum
+from .resampling import drawn_again, drawn_means, middle
+from .scaling import FittedGain
 
 FEWEST_LEVELS = 3
 """Different sizes, and amounts of data: with two of each, the parameters cannot be told apart."""
 
-_BOUNDS = [(-12.0, None), (None, None), (None, None), (1e-4, None), (1e-4, None)]
+_BOUNDS = np.array([-12.0, -np.inf, -np.inf, 1e-4, 1e-4])
 """Of log E, log A, log B, α and β: runs that show no floor leave E at nearly 0."""
 
-_STARTS = list(product((-1.0, 0.5), (-1.0,), (-1.0,), (0.2, 0.5), (0.2, 0.5)))
+_STARTS = np.array(list(product((-1.0, 0.5), (-1.0,), (-1.0,), (0.2, 0.5), (0.2, 0.5))))
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def fit_chinchilla(
     Raises ValueError unless there are three sizes and three amounts of data that do not just grow together.
     """
     n, d, y = _checked(parameters, tokens, losses)
-    return _fitted(n, d, y, _STARTS)
+    return _law(n, d, best_fit(_log_sum(n, d), np.log(y), _STARTS, _BOUNDS))
 
 
 def bootstrap_chinchilla(
@@ -116,14 +119,16 @@ def bootstrap_chinchilla(
     Raises ValueError as `fit_chinchilla`.
     """
     n, d, y = _checked(parameters, tokens, losses)
-    law = _fitted(n, d, y, _STARTS)
-    terms = np.log([law.irreducible, law.size_term(_center(n)), law.data_term(_center(d))]).tolist()
-    start = (*terms, law.size_exponent, law.data_exponent)
-    settings = np.unique(np.stack([n, d], axis=1), axis=0)
-    groups = [np.flatnonzero((n == size) & (d == data)) for size, data in settings]
-    generator = np.random.default_rng(seed)
-    resampled = (_fitted(n, d, resample(groups, y, generator), [start]) for _ in range(resamples))
-    return ChinchillaLaws(law, tuple(resampled), (n.min(), n.max()), (d.min(), d.max()))
+    law = _log_sum(n, d)
+    whole = best_fit(law, np.log(y), _STARTS, _BOUNDS)
+    drawn = drawn_again(law.setting, y, resamples, np.random.default_rng(seed))
+    resampled = fits_from(law, np.log(drawn), whole, _BOUNDS)
+    return ChinchillaLaws(
+        _law(n, d, whole),
+        tuple(_law(n, d, found) for found in resampled),
+        (n.min(), n.max()),
+        (d.min(), d.max()),
+    )
 
 
 def _checked(
@@ -149,29 +154,22 @@ def _center(values: Array) -> float:
     return float(np.exp(np.log(values).mean()))
 
 
-def _fitted(n: Array, d: Array, y: Array, starts: Sequence[tuple[float, ...]]) -> ChinchillaLaw:
-    """Fitted around the geometric means of N and D, where the coefficients are losses."""
-    from scipy.optimize import minimize
+def _log_sum(n: Array, d: Array) -> LogSum:
+    """Of the parameters log E, log A, log B, α and β, around the geometric means of N and D, where the
+    coefficients are losses.
+    """
+    settings, setting = np.unique(np.stack([n, d], axis=1), axis=0, return_inverse=True)
+    one = np.ones(len(settings))
+    factors = [one, one, one, *-np.log(settings / [_center(n), _center(d)]).T]
+    return LogSum((0, 1, 2, 1, 2), np.stack(factors), setting.reshape(-1))
 
-    log_n, log_d, log_y = np.log(n / _center(n)), np.log(d / _center(d)), np.log(y)
-    fits = [
-        minimize(_misfit, start, args=(log_n, log_d, log_y), jac=True, bounds=_BOUNDS, method="L-BFGS-B")
-        for start in starts
-    ]
-    e, a, b, alpha, beta = min(fits, key=lambda fit: float(fit.fun)).x
+
+def _law(n: Array, d: Array, parameters: Array) -> ChinchillaLaw:
+    e, a, b, alpha, beta = parameters.tolist()
     return ChinchillaLaw(
         irreducible=float(np.exp(e)),
         size_coefficient=float(np.exp(a) * _center(n) ** alpha),
         data_coefficient=float(np.exp(b) * _center(d) ** beta),
-        size_exponent=float(alpha),
-        data_exponent=float(beta),
+        size_exponent=alpha,
+        data_exponent=beta,
     )
-
-
-def _misfit(parameters: Array, log_n: Array, log_d: Array, log_y: Array) -> tuple[float, Array]:
-    e, a, b, alpha, beta = parameters
-    value, (of_e, of_a, of_b) = huber_misfit(
-        np.stack([np.full_like(log_n, e), a - alpha * log_n, b - beta * log_d]), log_y
-    )
-    gradient = [of_e.sum(), of_a.sum(), of_b.sum(), -(of_a * log_n).sum(), -(of_b * log_d).sum()]
-    return value, np.array(gradient)

@@ -15,15 +15,27 @@ from .layout import Array
 from .student import mean_and_sd
 
 
-def resample(groups: Sequence[NDArray[np.intp]], losses: Array, generator: np.random.Generator) -> Array:
-    """The losses drawn again with replacement within each group of runs of one setting, around its mean.
+def drawn_again(
+    setting: NDArray[np.intp], losses: Array, times: int, generator: np.random.Generator
+) -> Array:
+    """Losses (times, runs), each run's drawn with replacement from those of its setting, around their mean.
 
-    Widened by √(n / (n − 1)) of the n runs of a group, which gives their mean the variance that it has.
+    Widened by √(n / (n − 1)) of the n runs of a setting, which gives their mean the variance that it has. One
+    run alone stays what it is.
     """
-    drawn = losses.copy()
-    for group in (group for group in groups if len(group) > 1):
+    drawn = np.tile(losses, (times, 1))
+    groups = [np.flatnonzero(setting == one) for one in range(setting.max() + 1)]
+    groups = [group for group in groups if len(group) > 1]
+    if not groups:
+        return drawn
+    sizes = np.concatenate([np.full(len(group), len(group)) for group in groups])
+    picks = generator.integers(0, sizes, size=(times, len(sizes)))
+    first = 0
+    for group in groups:
         n, mean = len(group), losses[group].mean()
-        drawn[group] = mean + (n / (n - 1)) ** 0.5 * (generator.choice(losses[group], n) - mean)
+        again = losses[group][picks[:, first : first + n]]
+        drawn[:, group] = mean + (n / (n - 1)) ** 0.5 * (again - mean)
+        first += n
     return drawn
 
 

@@ -3,26 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from .resampling import drawn_means, middle, resample
-
-Array = npt.NDArray[np.float64]
+from .layout import Array
+from .least_huber import best_fit, fits_from
+from .log_sums import LogSum
+from .resampling import drawn_again, drawn_means, middle
 
 FEWEST_COMPUTES = 4
 """Different amounts of compute: the law has three parameters."""
 
-HUBER_DELTA = 1e-3
-"""Residuals of log loss beyond it count by their length, not its square (Hoffmann et al. 2022,
-appendix D.3)."""
-
-_BOUNDS = [(-12.0, None), (None, None), (1e-4, None)]
+_BOUNDS = np.array([-12.0, -np.inf, 1e-4])
 """Of log E, log A and α: runs that show no floor leave E at nearly 0."""
 
-_STARTS = [(e, a, alpha) for e in (-1.0, 0.5) for a in (0.0, 3.0) for alpha in (0.05, 0.2, 0.5)]
+_STARTS = np.array(list(product((-1.0, 0.5), (0.0, 3.0), (0.05, 0.2, 0.5))))
 
 
 @dataclass(frozen=True)
@@ -62,15 +59,8 @@ def fit_law(computes: Sequence[float], losses: Sequence[float]) -> Law:
 
     Raises ValueError unless there are four different computes, all above 0 as the losses are.
     """
-    x, y = np.asarray(computes, dtype=float), np.asarray(losses, dtype=float)
-    if x.shape != y.shape or not ((x > 0) & (y > 0)).all():
-        raise ValueError("a scaling law needs a compute above 0 and a loss above 0 for every run")
-    if len(set(x.tolist())) < FEWEST_COMPUTES:
-        raise ValueError(
-            f"a scaling law has three parameters and needs {FEWEST_COMPUTES} different computes or more, "
-            f"but the runs have {len(set(x.tolist()))}"
-        )
-    return _fitted(x, y, _STARTS)
+    x, y = _checked(computes, losses)
+    return _law(x, best_fit(_log_sum(x), np.log(y), _STARTS, _BOUNDS))
 
 
 @dataclass(frozen=True)
@@ -167,44 +157,38 @@ def bootstrap_laws(
     computes: Sequence[float], losses: Sequence[float], *, resamples: int = 200, seed: int = 0
 ) -> Laws:
     """The law of the runs, and of runs resampled within each compute. Raises ValueError as `fit_law`."""
-    law = fit_law(computes, losses)
+    x, y = _checked(computes, losses)
+    law = _log_sum(x)
+    whole = best_fit(law, np.log(y), _STARTS, _BOUNDS)
+    drawn = drawn_again(law.setting, y, resamples, np.random.default_rng(seed))
+    resampled = fits_from(law, np.log(drawn), whole, _BOUNDS)
+    return Laws(_law(x, whole), tuple(_law(x, parameters) for parameters in resampled))
+
+
+def _checked(computes: Sequence[float], losses: Sequence[float]) -> tuple[Array, Array]:
     x, y = np.asarray(computes, dtype=float), np.asarray(losses, dtype=float)
-    groups = [np.flatnonzero(x == value) for value in np.unique(x)]
-    generator = np.random.default_rng(seed)
-    start = (float(np.log(law.irreducible)), float(np.log(law.coefficient)), law.exponent)
-    resampled = (_fitted(x, resample(groups, y, generator), [start]) for _ in range(resamples))
-    return Laws(law, tuple(resampled))
+    if x.shape != y.shape or not ((x > 0) & (y > 0)).all():
+        raise ValueError("a scaling law needs a compute above 0 and a loss above 0 for every run")
+    if len(set(x.tolist())) < FEWEST_COMPUTES:
+        raise ValueError(
+            f"a scaling law has three parameters and needs {FEWEST_COMPUTES} different computes or more, "
+            f"but the runs have {len(set(x.tolist()))}"
+        )
+    return x, y
 
 
-def _fitted(x: Array, y: Array, starts: Sequence[tuple[float, float, float]]) -> Law:
-    from scipy.optimize import minimize
-
-    scale = float(np.exp(np.log(x).mean()))
-    log_x, log_y = np.log(x / scale), np.log(y)
-    fits = [
-        minimize(_misfit, start, args=(log_x, log_y), jac=True, bounds=_BOUNDS, method="L-BFGS-B")
-        for start in starts
-    ]
-    e, a, alpha = min(fits, key=lambda fit: float(fit.fun)).x
-    return Law(float(np.exp(e)), float(np.exp(a)), float(alpha), scale, (float(x.min()), float(x.max())))
+def _log_sum(x: Array) -> LogSum:
+    """Of the parameters log E, log A and α, where A is the loss above E at the mean compute."""
+    computes, setting = np.unique(x, return_inverse=True)
+    one = np.ones_like(computes)
+    return LogSum((0, 1, 1), np.stack([one, one, -np.log(computes / _mean(x))]), setting)
 
 
-def _misfit(parameters: Array, log_x: Array, log_y: Array) -> tuple[float, Array]:
-    """The mean Huber loss and its gradient, for log E, log A and α."""
-    e, a, alpha = parameters
-    value, (of_e, of_a) = huber_misfit(np.stack([np.full_like(log_x, e), a - alpha * log_x]), log_y)
-    return value, np.array([of_e.sum(), of_a.sum(), -(of_a * log_x).sum()])
+def _law(x: Array, parameters: Array) -> Law:
+    e, a, alpha = parameters.tolist()
+    return Law(float(np.exp(e)), float(np.exp(a)), alpha, _mean(x), (float(x.min()), float(x.max())))
 
 
-def huber_misfit(terms: Array, log_y: Array) -> tuple[float, Array]:
-    """The mean Huber loss of log Σ exp(terms) against `log_y`, and its derivative by each of the terms, which
-    are terms × runs: logarithms of the law's summands.
-    """
-    predicted = np.logaddexp.reduce(terms, axis=0)
-    shares = np.exp(terms - predicted)
-    residual = predicted - log_y
-    small = np.abs(residual) <= HUBER_DELTA
-    loss = np.where(small, residual**2 / 2, HUBER_DELTA * (np.abs(residual) - HUBER_DELTA / 2))
-    slope = np.where(small, residual, HUBER_DELTA * np.sign(residual)) / len(log_y)
-    # in units of delta², so that the optimiser's tolerances mean something
-    return float(loss.mean()) / HUBER_DELTA**2, slope * shares / HUBER_DELTA**2
+def _mean(x: Array) -> float:
+    """The geometric one."""
+    return float(np.exp(np.log(x).mean()))
