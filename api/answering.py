@@ -89,6 +89,11 @@ class Answers:
         self._bytes = 0
         self._makers = CapacityLimiter(MAKERS)
 
+    @property
+    def busy(self) -> bool:
+        """Whether some answer is being made."""
+        return self._makers.borrowed_tokens > 0
+
     async def get(self, question: str, version: str, make: Callable[[Wish], Kept[Body]]) -> Kept[Body]:
         """The answer at `version` or a newer one. `make` runs in a thread, and is told what must be given."""
         wish = Wish(version, next(_CLOCK))

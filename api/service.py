@@ -1,7 +1,6 @@
 """Running the service: the address is ours before anything else starts, and a stop waits for no stream."""
 
 import errno
-import gc
 import ipaddress
 import os
 import re
@@ -14,6 +13,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from headcount.api import collecting
 from headcount.api.security import LOOPBACK_HOSTS, Access
 from headcount.api.workers import run_workers
 from headcount.trainer.errors import UserError
@@ -21,10 +21,6 @@ from headcount.trainer.errors import UserError
 DEFAULT_PORT = 8321
 SWITCH_SECONDS = 0.001
 """For which a thread that computes may keep the interpreter from one that answers."""
-
-COLLECT_EVERY = (20_000, 10, 10)
-"""New objects before the collector looks for rings among them: a table of 1,000 jobs makes 6,000, and none
-in a ring. With Python's 700 it takes a twelfth of each answer, and 10 ms of one now and then."""
 
 GRACE_SECONDS = 8
 """How long a stop waits for answers under way: supervisors end what takes longer than 10 s."""
@@ -45,12 +41,14 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        gc.collect()
-        gc.freeze()  # it all stays: walking through it would take 0.1 s out of an answer now and then
-        gc.set_threshold(*COLLECT_EVERY)
+        collecting.begin()
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to end: also where the process is gone that started this one."""
+        app = self.config.app
+        assert isinstance(app, FastAPI)
+        if not app.state.answers.busy:
+            collecting.collect()
         return await super().on_tick(counter) or os.getppid() != self._parent
 
 
