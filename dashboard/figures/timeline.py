@@ -10,6 +10,7 @@ from headcount.api.results.timeline import Span, Timeline
 from headcount.dashboard import text
 from headcount.dashboard.figures import theme
 from headcount.dashboard.figures.table import FigureTable
+from headcount.orchestrator.following.overview import short_node
 
 MOST_SLOTS = 40
 FEW = 40
@@ -78,14 +79,8 @@ def timeline_data(timeline: Timeline, names: Mapping[int, str]) -> TimelineData:
     for index, ((node, slot), spans) in enumerate(list(by_slot.items())[:MOST_SLOTS]):
         slot_bars = [_bar(index, span, begun, timeline.heard, names) for span in spans]
         bars += _visible(slot_bars, (timeline.heard or begun) - begun)
-        slots.append(_use(f"{_short(node)} · {slot}" if node else slot, slot_bars))
+        slots.append(_use(f"{short_node(node)} · {slot}" if node else slot, slot_bars))
     return TimelineData(begun, bars, slots, len(by_slot))
-
-
-def _short(node: str) -> str:
-    """HOST/ID with the beginning of Ray's id, which is 56 digits long."""
-    host, slash, number = node.partition("/")
-    return f"{host}{slash}{number[:8]}"
 
 
 def _bar(slot: int, span: Span, begun: datetime, heard: datetime | None, names: Mapping[int, str]) -> Bar:

@@ -157,6 +157,9 @@ def _take_facts(
     put(bundle.files, (row for row in bundle.rows("artifact") if row["job_id"] in taken), artifacts)
 
 
+_AT_WORK = "was at work when exported: how it ended is not in the archive"
+
+
 def _settled(row: Row) -> Row:
     """No slot here runs it, and none shall start it unasked."""
     return row if row["state"] in SETTLED_STATES else row | {"state": "cancelled", "ended": now()}
@@ -170,7 +173,7 @@ def _add_attempts(session: Session, bundle: Bundle, taken: set[str]) -> dict[int
             if row["job_id"] in taken:
                 local = {k: v for k, v in row.items() if k != "id"}
                 if row["ended"] is None:
-                    local |= {"ended": now(), "cause": "cancelled", "message": "was at work when exported"}
+                    local |= {"ended": now(), "cause": "cancelled", "message": _AT_WORK}
                 yield local
 
     insert_rows(session, Base.metadata.tables["attempt"], rows())

@@ -95,6 +95,12 @@ def find_sweep(session: Session, name: str) -> Sweep:
     return sweep
 
 
+def short_node(node: str) -> str:
+    """HOST/ID with the beginning of Ray's id, which is 56 digits long."""
+    host, slash, number = node.partition("/")
+    return f"{host}{slash}{number[:8]}"
+
+
 def find_job(session: Session, prefix: str) -> Job:
     """The job whose id begins with `prefix`. Raises `UserError` where there is none, or more than one."""
     pattern = prefix.lower().replace("\\", "").replace("%", "").replace("_", "")

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from headcount.orchestrator.following.live import cell_words
-from headcount.orchestrator.following.overview import attempts_of, find_job
+from headcount.orchestrator.following.overview import attempts_of, find_job, short_node
 from headcount.orchestrator.scheduling.lease import current_holder
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import now
@@ -128,7 +128,7 @@ def _barred(session: Session, job: Job) -> Iterator[str]:
 
 def _running(job: Job, attempt: Attempt) -> Iterator[str]:
     since = duration(max(0.0, (now() - attempt.started).total_seconds()))
-    yield f"Attempt {attempt.number} runs on {attempt.slot} at {attempt.node} since {since}"
+    yield f"Attempt {attempt.number} runs on {attempt.slot} at {short_node(attempt.node)} since {since}"
     if job.state == "cancelling":
         yield "It was asked to stop: no sweep wants it any more"
 
@@ -138,9 +138,8 @@ def _ended(attempt: Attempt) -> Iterator[str]:
     assert attempt.cause is not None
     took = duration(max(0.0, (attempt.ended - attempt.started).total_seconds()))
     begun = f" from step {attempt.start_step}" if attempt.start_step else ""
-    yield (
-        f"Attempt {attempt.number} on {attempt.node}{begun}, {took}: {attempt.cause}: {CAUSES[attempt.cause]}"
-    )
+    where = short_node(attempt.node)
+    yield f"Attempt {attempt.number} on {where}{begun}, {took}: {attempt.cause}: {CAUSES[attempt.cause]}"
     lines = (attempt.message or "").strip().splitlines()
     if len(lines) > MOST_LINES:
         yield "    …"

@@ -109,7 +109,6 @@ def generate(
     from headcount.orchestrator.settings import load_settings
 
     settings = load_settings()
-    click.echo(prompt, nl=False)
     parts = written(
         find_model(model, settings),
         prompt,
@@ -120,6 +119,8 @@ def generate(
         tokenizer=tokenizer,
         device=device,
     )
+    begun = prompt + next(parts)  # raises what is wrong with the model or the prompt before anything is shown
+    click.echo(begun, nl=False)
     for part in parts:
         click.echo(part, nl=False)
     click.echo()

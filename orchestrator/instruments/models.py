@@ -8,7 +8,7 @@ from headcount.orchestrator.artifacts.address import Artifacts
 from headcount.orchestrator.following.overview import find_job
 from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import open_store
-from headcount.orchestrator.store.models import Artifact
+from headcount.orchestrator.store.models import Artifact, Job
 from headcount.trainer.errors import UserError
 from headcount.trainer.job_files.files import has_hash
 
@@ -29,7 +29,7 @@ def find_model(name: str, settings: Settings) -> Path:
         ).one_or_none()
         short = job.id[:12]
         if kept is None:
-            raise UserError(f"job {short} is {job.state} and has no model; its training must finish first")
+            raise UserError(f"job {short} has no model here: {_lacking(job)}")
     key, digest = kept
     file = settings.artifacts / key
     if settings.artifacts_url is not None and not has_hash(file, digest):
@@ -37,6 +37,16 @@ def find_model(name: str, settings: Settings) -> Path:
     if not has_hash(file, digest):
         raise UserError(f"the model of job {short}, {file}, is missing or damaged")
     return file
+
+
+def _lacking(job: Job) -> str:
+    match job.state:
+        case "finished":
+            return "it was imported, which takes no weights along, or 'headcount gc' has deleted it"
+        case "diverged":
+            return "its loss diverged"
+        case state:
+            return f"it is {state}; its training must finish first"
 
 
 def job_named(name: str, settings: Settings) -> str | None:

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
+
+from sqlalchemy import select
 
 from headcount.orchestrator.artifacts.datasets import prepare_for_all
 from headcount.orchestrator.following.live import cell_words
@@ -12,6 +15,7 @@ from headcount.orchestrator.settings import Settings
 from headcount.orchestrator.store import Store, Submission
 from headcount.orchestrator.store.difference import Difference
 from headcount.orchestrator.store.growth import growth_of
+from headcount.orchestrator.store.models import Sweep
 from headcount.orchestrator.submitting.starting import start_for_all
 from headcount.sweeps.file.spec import SweepSpec, load_spec, parse_spec
 from headcount.sweeps.planning.plan import Plan, plan
@@ -35,8 +39,12 @@ def read_spec(file_or_name: str, store: Store, small: bool = False) -> SweepSpec
         try:
             sweep = find_sweep(session, file_or_name)
         except UserError:
-            if (path := study_files().get(file_or_name)) is not None:
-                return load_spec(path, small)
+            ready_made = study_files()
+            if file_or_name in ready_made:
+                return load_spec(ready_made[file_or_name], small)
+            names = {*session.scalars(select(Sweep.name)), *ready_made}
+            if near := get_close_matches(file_or_name, sorted(names), n=1):
+                raise UserError(f"no sweep or study {file_or_name!r}; did you mean {near[0]!r}?") from None
             raise
     return parse_spec(sweep.yaml, sweep.name, Path(sweep.folder) if sweep.folder else None, small)
 

@@ -135,7 +135,12 @@ def replay(
         again = replace(record, stretches=changed)
     else:
         again = record
-    dataset = dataset_of(record.fingerprint, settings)
+    try:
+        dataset = dataset_of(record.fingerprint, settings)
+    except UserError as error:
+        raise UserError(
+            f"it was trained on {record.config.data.source!r}, which is not here: {error}"
+        ) from error
     told: list[events.Event] = []
     with tempfile.TemporaryDirectory(prefix="replay-", dir=settings.home) as folder:
         for event in _train(again, dataset, Path(folder), device):

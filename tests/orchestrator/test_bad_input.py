@@ -48,6 +48,8 @@ def test_a_mistake_in_the_file_is_named_with_its_place(
 def test_unknown_names_are_refused(home: Home) -> None:
     for command in ("run", "status", "jobs", "cancel", "submit", "watch"):
         _refused(home, [command, "nothing"], "no sweep 'nothing'; there is none yet")
+    for command in ("run", "submit"):
+        _refused(home, [command, "quickstrat"], "no sweep or study 'quickstrat'; did you mean 'quickstart'?")
     for command in ("logs", "why", "replay"):
         _refused(home, [command, "abc"], "no job 'abc'; 'headcount jobs SWEEP' lists their ids")
 

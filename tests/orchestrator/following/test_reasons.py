@@ -60,9 +60,9 @@ def test_each_ended_attempt_is_told_with_its_cause(store: Store) -> None:
         end(session, work, "slot_lost", "worker died")
         end(session, start_next(session), "user_error", "\n".join(f"line {n}" for n in range(30)))
         for attempt in session.query(Attempt):
-            attempt.ended = attempt.started
+            attempt.ended, attempt.node = attempt.started, f"host/{'0123456789abcdef' * 3}01234567"
     printed = why(store, work.job_id)
-    assert f"Attempt 1 on node, 0 s: slot_lost: {CAUSES['slot_lost']}\n    worker died\n" in printed
+    assert f"Attempt 1 on host/01234567, 0 s: slot_lost: {CAUSES['slot_lost']}\n    worker died\n" in printed
     assert "    …\n    line 18\n" in printed
     assert printed.endswith(
         "It is not tried again by itself: headcount retry tiny\n"

@@ -64,7 +64,7 @@ def test_a_model_is_found_by_its_file_its_folder_and_its_job(
     settings, job_id, other, file = trained
     assert find_model(str(file), settings) == find_model(str(file.parent), settings) == file
     assert find_model(job_id[:10], settings) == file
-    with pytest.raises(UserError, match=f"job {other[:12]} is queued and has no model"):
+    with pytest.raises(UserError, match=f"job {other[:12]} has no model here: it is queued; its"):
         find_model(other, settings)
     with pytest.raises(UserError, match=r"no file .*nothing\.safetensors"):
         find_model(str(tmp_path / "nothing.safetensors"), settings)
@@ -115,6 +115,18 @@ def test_a_model_writes_in_the_bytes_of_its_text(trained: tuple[Settings, str, s
     assert 1 < len(ran[0].output) - len("naïve ") <= 21
     with pytest.raises(UserError, match="7 tokens and 100 more do not fit: the model reads 64 tokens"):
         CliRunner().invoke(cli, [*asked[:3]], env=environment, catch_exceptions=False)
+
+
+def test_an_error_stands_alone_and_not_behind_the_prompt(
+    trained: tuple[Settings, str, str, Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings, _, other, _ = trained
+    monkeypatch.setenv("HEADCOUNT_HOME", str(settings.home))
+    with pytest.raises(UserError, match="no model here"):
+        cli.main(["generate", other[:10], "once"], standalone_mode=False)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_damaged_model_is_refused(trained: tuple[Settings, str, str, Path]) -> None:

@@ -98,6 +98,13 @@ def test_each_range_of_steps_is_trained_with_its_micro_batch_and_is_equal(
     assert list(settings.home.glob("replay-*")) == []
 
 
+def test_a_data_set_that_is_not_here_is_named(trained: tuple[Settings, str, str], tmp_path: Path) -> None:
+    settings, record = _record(trained)
+    config = replace(record.config, data=replace(record.config.data, source="letters", text=()))
+    with pytest.raises(UserError, match="trained on 'letters', which is not here: no data set in"):
+        _replay(replace(settings, home=tmp_path), replace(record, config=config))
+
+
 def test_another_execution_is_told_apart_with_what_differs(trained: tuple[Settings, str, str]) -> None:
     settings, record = _record(trained)
     alone = Stretch(0, {**record.stretches[0].environment, "torch": "1.0"})
