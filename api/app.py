@@ -114,8 +114,7 @@ def create_app(
 
 def _prepare(app: FastAPI) -> None:
     """What is made when it is first needed, and would make a first answer 0.5 s late."""
-    for name in ("special", "optimize", "integrate"):
-        import_module(f"scipy.{name}")
+    import_module("scipy.special")
     for _ in iter_route_contexts(app.routes):
         pass  # each is built as it is passed
     code_version()

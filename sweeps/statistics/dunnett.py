@@ -11,6 +11,7 @@ import numpy as np
 
 from .layout import Array
 from .pooled import PooledError
+from .roots import root
 from .student import Estimate, check_confidence, t_critical, t_estimate, upper_tail
 
 
@@ -57,8 +58,6 @@ def dunnett_deltas(pooled: PooledError, control: int, *, confidence: float = 0.9
 @lru_cache(maxsize=256)
 def dunnett_critical(alpha: float, comparisons: int, df: int, *, one_sided: bool = False) -> float:
     """The t that the largest |t| (or t, if one-sided) of the comparisons exceeds with probability alpha."""
-    from scipy.optimize import brentq
-
     both_tails = 2 * alpha if one_sided else alpha
     single, bonferroni = t_critical(both_tails, df), t_critical(both_tails / comparisons, df)
     if comparisons == 1:
@@ -67,7 +66,7 @@ def dunnett_critical(alpha: float, comparisons: int, df: int, *, one_sided: bool
     def excess(t: float) -> float:
         return dunnett_cdf(t, comparisons, df, one_sided=one_sided) - (1 - alpha)
 
-    return float(brentq(excess, single, bonferroni))
+    return root(excess, single, bonferroni)
 
 
 def dunnett_cdf(t: float, comparisons: int, df: int, *, one_sided: bool = False) -> float:

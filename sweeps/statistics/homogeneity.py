@@ -87,23 +87,39 @@ def _reference(shape: tuple[int, int], mask: bytes) -> tuple[Array, Array]:
     size = max(1, _TOGETHER // present.size)
     for first in range(0, _DRAWS, size):
         some = slice(first, first + size)
-        null[some] = _bartlett(_squares(draws[some], present), present)
-        draws[np.arange(_DRAWS)[some], noisy[some]] *= RATIO
-        shifted[some] = _bartlett(_squares(draws[some], present), present)
+        alike, apart = _squares(draws[some], noisy[some], present)
+        null[some], shifted[some] = _bartlett(alike, present), _bartlett(apart, present)
     return null, shifted
 
 
-def _squares(draws: Array, present: NDArray[np.bool_]) -> Array:
-    """Each cell's sum of squared residuals, draws × cells, of draws × cells × seeds.
+def _squares(draws: Array, noisy: NDArray[np.int64], present: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Each cell's sum of squared residuals, draws × cells, of draws × cells × seeds: as they are, and with
+    the losses of each draw's noisy cell RATIO times as large.
 
-    As `BlockLayout.residuals` has them, but with the cells taken out first and then the seeds: that takes a
-    matrix of the size of the seeds, not of the cells.
+    The residuals are those of `BlockLayout.residuals`, y − cell's mean − (seed − its mean in the cell), and
+    never made: their squares take only sums over a cell's seeds and over a seed's cells.
     """
-    incidence = present.T.astype(np.float64)
-    y = np.ascontiguousarray(draws.swapaxes(-1, -2)) * incidence  # with the cells last, along the memory
-    share = incidence / np.maximum(incidence.sum(0), 1)
-    y -= y.sum(-2, keepdims=True) * share
-    between = np.diag(incidence.sum(1)) - incidence @ share.T
-    seeds = y.sum(-1) @ np.linalg.pinv(between, rcond=1e-10, hermitian=True)
-    y -= (seeds[..., None] - (seeds @ share)[..., None, :]) * incidence
-    return np.asarray(np.einsum("dsc,dsc->dc", y, y))
+    incidence = present.astype(np.float64)
+    count = incidence.sum(1)
+    share = incidence / np.maximum(count, 1)[:, None]
+    inverse = np.linalg.pinv(np.diag(incidence.sum(0)) - incidence.T @ share, rcond=1e-10, hermitian=True)
+    y = draws if present.all() else draws * incidence
+    every = np.arange(len(y))
+    # products with ones, since numpy sums along a short axis ten times as slowly
+    total = y @ np.ones(y.shape[2])
+    spread = y**2 @ np.ones(y.shape[2]) - total * (total / np.maximum(count, 1))
+    of_seeds = np.ones(y.shape[1]) @ y - total @ share
+
+    def squares(of_seeds: Array, growth: Array) -> Array:
+        seeds = of_seeds @ inverse
+        means = seeds @ share.T
+        cross = ((y @ seeds[:, :, None])[:, :, 0] - total * means) * growth
+        own = spread * growth**2
+        found = own - 2 * cross + seeds**2 @ incidence.T - count * means**2
+        return np.asarray(np.maximum(found, ROUNDING * own))
+
+    growth = np.ones_like(total)
+    alike = squares(of_seeds, growth)
+    growth[every, noisy] = RATIO
+    around = y[every, noisy] - (total[every, noisy, None] * share[noisy])
+    return alike, squares(of_seeds + (RATIO - 1) * around, growth)

@@ -7,6 +7,7 @@ from math import exp, inf, lgamma, log, sqrt
 import numpy as np
 
 from .layout import Array, check_table, magnitude
+from .roots import root
 from .student import ROUNDING, Estimate, check_confidence, t_estimate, unknown
 
 MODERATED_CELLS = 8  # with fewer, the spread of the variances themselves is not known
@@ -99,13 +100,10 @@ def _prior(variances: Array, df: Array) -> tuple[float, float]:
 
 
 def _inverse_trigamma(value: float) -> float:
-    from scipy.optimize import brentq
     from scipy.special import polygamma
 
     # bracketed by 1/x² < trigamma(x) < 1/x + 1/x²
-    return float(
-        brentq(lambda x: float(polygamma(1, x)) - value, min(1.0, 1 / sqrt(2 * value)) / 2, 1 + 2 / value)
-    )
+    return root(lambda x: float(polygamma(1, x)) - value, min(1.0, 1 / sqrt(2 * value)) / 2, 1 + 2 / value)
 
 
 def _joint_df(directions: Array, df: Array, controls: Sequence[Hashable]) -> float:
