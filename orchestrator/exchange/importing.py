@@ -166,12 +166,15 @@ def _settled(row: Row) -> Row:
 
 
 def _add_attempts(session: Session, bundle: Bundle, taken: set[str]) -> dict[int, int]:
-    """Add the attempts of these jobs; each one's number there to its number here."""
+    """Add the attempts of these jobs, without what they printed, which no bundle has.
+
+    Returns each one's number there to its number here.
+    """
 
     def rows() -> Iterator[Row]:
         for row in bundle.rows("attempt"):
             if row["job_id"] in taken:
-                local = {k: v for k, v in row.items() if k != "id"}
+                local = {k: v for k, v in row.items() if k != "id"} | {"log": None}
                 if row["ended"] is None:
                     local |= {"ended": now(), "cause": "cancelled", "message": _AT_WORK}
                 yield local

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from builders import CONTROL, build_sweep
 from plans import FILES, finish, make_plan, start_next, submit_text
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 
 from headcount.orchestrator.exchange.bundle import write_bundle
 from headcount.orchestrator.exchange.importing import Imported, import_bundle
 from headcount.orchestrator.store import Store, open_store
-from headcount.orchestrator.store.models import Base, Dataset, Event, Job, Sweep, SweepJob
+from headcount.orchestrator.store.models import Attempt, Base, Dataset, Event, Job, Sweep, SweepJob
 from headcount.trainer.errors import UserError
 
 STATES = {(1, 1, 1e-3, 0): "diverged", (2, 1, 1e-3, 0): "failed", (16, 1, 1e-3, 0): "cancelled"}
@@ -26,7 +26,7 @@ FACTS = {
     " ORDER BY e.job_id, step",
     "progress": "SELECT p.job_id, step, number, loss, gradient_norm FROM progress p"
     " JOIN attempt a ON a.id = attempt_id ORDER BY p.job_id, step",
-    "attempts": "SELECT job_id, number, slot, environment, started, ended, cause, message, log FROM attempt"
+    "attempts": "SELECT job_id, number, slot, environment, started, ended, cause, message FROM attempt"
     " ORDER BY job_id, number",
     "measurements": "SELECT * FROM measurement ORDER BY job_id, name",
     "sweeps": "SELECT name, yaml, axes, seeds, analysis, owner, created FROM sweep ORDER BY name",
@@ -100,6 +100,16 @@ def test_importing_twice_changes_nothing(store: Store, bundle: Path) -> None:
     assert (sizes(store), facts(store)) == before
     with store.read() as session:
         assert session.scalar(select(Sweep.version)) == version
+
+
+def test_an_imported_attempt_leads_to_no_output(store: Store, other: Store, tmp_path: Path) -> None:
+    with store.write() as session:
+        build_sweep(session, kv_heads=(1,))
+        session.execute(update(Attempt).values(log="jobs/output.txt"))
+        written = write_bundle(session, "head-count", tmp_path / "head-count.tar.gz", FILES.read)
+    import_bundle(other, written.file, FILES)
+    with other.read() as session:
+        assert set(session.scalars(select(Attempt.log))) == {None}
 
 
 def test_the_same_results_make_the_same_bytes(store: Store, tmp_path: Path) -> None:
