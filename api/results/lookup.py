@@ -25,6 +25,12 @@ def find_sweep(session: Session, name: str) -> Sweep:
     return found
 
 
+def sweep_id_of(session: Session, name: str) -> int:
+    """The number of the sweep called `name`, without its row. Raises `NotFoundError`."""
+    found = session.scalar(select(Sweep.id).where(Sweep.name == name))
+    return found if found is not None else find_sweep(session, name).id
+
+
 def find_job(session: Session, job_id: str) -> Job:
     """The job with the id `job_id`. Raises `NotFoundError`."""
     found = session.get(Job, job_id)

@@ -10,18 +10,15 @@ from headcount.api.results.errors import error_records
 from headcount.api.results.families import alpha_of
 from headcount.api.results.instruments import (
     DOWNSTREAM,
-    ENTROPY,
     PROBE,
     STDERR,
     BySeed,
-    Sites,
-    figure,
     figures,
-    routing_sites,
 )
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.named import NamedTable
 from headcount.api.results.records import Record, difference, provenance, settings
+from headcount.api.results.routing import routing_of_cells
 from headcount.api.results.tables import AblationTable, ablation_table
 from headcount.sweeps.statistics import MeanEstimate, holm, mean_estimate
 from headcount.sweeps.statistics.student import mean_and_sd
@@ -43,16 +40,15 @@ Built = tuple[NamedTable, list[Record]]
 
 def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Built:
     """A row a cell that routes."""
-    overall, sites = figure(session, table.sweep, ENTROPY), routing_sites(session, table.sweep)
+    found = routing_of_cells(session, table.sweep)
     records = []
     for row in table.rows:
-        if row.cell in overall:
-            told = sites.get(row.cell, Sites())
+        if told := found.get(row.cell):
             records.append(
                 settings(table, row)
-                | _spread("entropy", overall[row.cell])
+                | _spread("entropy", told.entropy.values())
                 | {"site_entropies": told.entropies, "site_top_sources": told.top_sources}
-                | {"n": len(overall[row.cell])}
+                | {"n": len(told.entropy)}
                 | provenance(row)
             )
     estimator = "entropy of the weights over sources at the last step, nats, mean over sites and seeds"

@@ -20,10 +20,11 @@ class DepthLine(NamedTuple):
     """One cell, at the last step of its jobs."""
 
     name: str
-    entropy: tuple[float, ...]
-    """By site, nats, mean over the cell's jobs: 0 where one source has all the weight."""
-    top_source: tuple[int, ...]
-    """By site: the source that weighs most in most of the jobs, 0 the oldest."""
+    entropy: tuple[float | None, ...]
+    """By site, nats, mean over the cell's jobs: 0 where one source has all the weight, None without a finite
+    number."""
+    top_source: tuple[int | None, ...]
+    """By site: the source that weighs most in most of the jobs, 0 the oldest; None where none is known."""
 
 
 def entropy_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def sources_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
     sites = max((len(line.top_source) for line in lines), default=0)
     rows = [[*line.top_source, *[None] * (sites - len(line.top_source))] for line in lines]
     names = [theme.plain(line.name) for line in lines]
-    last = max((source for line in lines for source in line.top_source), default=0) or 1
+    last = max((source or 0 for line in lines for source in line.top_source), default=0) or 1
     traces = [
         go.Heatmap(
             z=rows,
@@ -91,6 +92,7 @@ def sources_figure(lines: Sequence[DepthLine]) -> dict[str, Any]:
             (site, name, source)
             for name, line in zip(names, lines, strict=True)
             for site, source in enumerate(line.top_source)
+            if source is not None
         ]
         traces.append(
             go.Scatter(
@@ -125,7 +127,11 @@ def entropy_table(lines: Sequence[DepthLine]) -> FigureTable:
 
 def sources_table(lines: Sequence[DepthLine]) -> FigureTable:
     """The heaviest sources to read."""
-    rows = [[line.name, str(site), str(top)] for line in lines for site, top in enumerate(line.top_source)]
+    rows = [
+        [line.name, str(site), text.NOTHING if top is None else str(top)]
+        for line in lines
+        for site, top in enumerate(line.top_source)
+    ]
     return FigureTable(
         ["Cell", "Site", "Source"],
         rows,
@@ -140,9 +146,10 @@ def depth_summary(lines: Sequence[DepthLine]) -> str:
         return "No ended job has told how its sites read the depth."
     parts = []
     for line in lines:
-        mean = sum(line.entropy) / len(line.entropy)
+        known = [value for value in line.entropy if value is not None]
+        mean = text.number(sum(known) / len(known) if known else None)
         parts.append(
-            f"{line.name}: mean entropy {text.number(mean)} nats over {len(line.entropy)} sites, "
-            f"{text.plural(len(set(line.top_source)), 'source')} the heaviest somewhere"
+            f"{line.name}: mean entropy {mean} nats over {len(known)} sites, "
+            f"{text.plural(len({*line.top_source} - {None}), 'source')} the heaviest somewhere"
         )
     return "How sites read the depth. " + "; ".join(parts) + "."

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from headcount.api.results import JobView, cell_view, job_view
-from headcount.api.results.instruments import ENTROPY, TOP_SOURCE
+from headcount.api.results.routing import ENTROPY, TOP_SOURCE
 from headcount.dashboard import text
 from headcount.dashboard.pages.job_figures import job_figures
 from headcount.dashboard.pages.job_logs import LogEnd, Read, log_end, logged

@@ -2,7 +2,7 @@
 
 from headcount.api.results import TableRow
 from headcount.api.results.head_reads import head_reads
-from headcount.api.results.instruments import routing_sites
+from headcount.api.results.routing import routing_of_cells
 from headcount.dashboard import text
 from headcount.dashboard.figures import depth
 from headcount.dashboard.figures import head_reads as heads
@@ -28,7 +28,7 @@ def depth_figures(view: View) -> list[Figure]:
 
 def _site_figures(view: View, chosen: list[TableRow]) -> list[Figure]:
     """Entropy and heaviest source by site."""
-    found = routing_sites(view.session, view.table.sweep)
+    found = routing_of_cells(view.session, view.table.sweep)
     lines, absent = [], []
     for row in chosen[:MOST_LINES]:
         name = text.cell_name(row.settings, False, view.choice.fixed)

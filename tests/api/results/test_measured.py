@@ -18,6 +18,7 @@ from statsmodels.stats.multitest import multipletests
 from headcount.api.results import MEASURED, NotFoundError, QueryError, measured_table, results_version
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import touch_sweeps_of
+from headcount.orchestrator.store.models import Job
 
 AXES = {"model.routing_heads": (1, 4)}
 SEEDS = range(3)
@@ -49,6 +50,27 @@ def test_routing_has_the_entropy_of_every_site(session: Session, jobs: list[dict
         assert record["site_entropies"] == pytest.approx([0.1 * cell + 0.01 + 0.2 * s for s in range(3)])
         assert record["site_top_sources"] == (0, 1, 2)
         assert (record["n"], record["seeds"]) == (3, (0, 1, 2))
+
+
+def test_routing_is_of_finished_jobs_and_a_site_that_none_knows_keeps_its_place(
+    session: Session, jobs: list[dict[int, str]]
+) -> None:
+    told = {"routing_entropy": 0.5, "routing_entropy.0": None, "routing_entropy.1": 0.7, "routing_speed": 9.0}
+    tops = [{0: 0.0, 1: 3.0, 2: 3.0}, {0: None, 1: 2.0, 2: 1.0}]
+    for seed, job in jobs[1].items():
+        measure(
+            session, job, told | {f"routing_top_source.{site}": top[seed] for site, top in enumerate(tops)}
+        )
+    for seed, job in jobs[2].items():
+        measure(session, job, {"routing_entropy": 0.25 * seed, "routing_entropy.0": 0.5 * seed})
+    session.get_one(Job, jobs[2][2]).state = "running"
+    session.flush()
+    first, second = measured_table(session, "measured", "routing").rows
+    assert (first["entropy"], first["entropy_sd"], first["n"]) == (0.5, 0, 3)
+    assert first["site_entropies"] == (None, pytest.approx(0.7))
+    assert first["site_top_sources"] == (3, 1)
+    assert (second["entropy"], second["site_entropies"], second["n"]) == (0.125, (0.25,), 2)
+    assert second["site_top_sources"] == ()
 
 
 def test_probe_takes_the_newest_finished_probe_of_each_job(
