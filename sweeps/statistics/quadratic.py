@@ -138,10 +138,11 @@ def _fit(table: Array, terms: list[Array], seed_effects: bool) -> tuple[Array, A
     )
     if solved is None:
         return None
-    design, inverse = solved
+    design, solution, inverse = solved
     y = table[known]
+    y = y - y.mean()  # the constants would take it up: so it rounds less
     df = int(len(y) - design.shape[1])
-    b = np.asarray(np.linalg.lstsq(design, y, rcond=None)[0], dtype=np.float64)
+    b = solution @ y
     residuals = y - design @ b
     if np.sqrt(residuals @ residuals) <= ROUNDING * magnitude(table) * len(y):
         return None
@@ -153,9 +154,10 @@ def _fit(table: Array, terms: list[Array], seed_effects: bool) -> tuple[Array, A
 @lru_cache(maxsize=64)
 def _design(
     known: bytes, shape: tuple[int, int], terms: tuple[tuple[float, ...], ...], seed_effects: bool
-) -> tuple[Array, Array] | None:
-    """The design of `_fit` and the inverse of its normal equations, made once for all lines of equal levels
-    and seeds; None where no degree of freedom is left, or its columns depend on each other."""
+) -> tuple[Array, Array, Array] | None:
+    """The design of `_fit`, its pseudo-inverse and the inverse of its normal equations, made once for all
+    lines of equal levels and seeds; None where no degree of freedom is left, or columns depend on each other.
+    """
     rows, seeds = np.nonzero(np.frombuffer(known, dtype=np.bool_).reshape(shape))
     groups = np.unique(seeds) if seed_effects else [None]
     constants = [seeds == s if s is not None else np.ones(len(seeds)) for s in groups]
@@ -163,7 +165,8 @@ def _design(
     design = np.stack(columns, axis=1).astype(np.float64)
     if len(rows) <= design.shape[1] or np.linalg.matrix_rank(design) < design.shape[1]:
         return None
-    return design, np.asarray(np.linalg.inv(design.T @ design), dtype=np.float64)
+    solution = np.asarray(np.linalg.pinv(design), dtype=np.float64)
+    return design, solution, solution @ solution.T
 
 
 def _slope(slope: float, variance: float, df: int, sign: int) -> Slope:
@@ -173,8 +176,10 @@ def _slope(slope: float, variance: float, df: int, sign: int) -> Slope:
 
 def _minimum(b: Array) -> float:
     """Where b₁·x + b₂·x² is lowest, for b₂ ≥ 0; a straight line has its end far away on either side."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.clip(np.nan_to_num(-b[0] / (2 * b[1])), -1000, 1000))
+    linear, quadratic = b.tolist()
+    if not quadratic:
+        return -1000.0 if linear > 0 else 1000.0 if linear else 0.0
+    return float(min(max(-linear / (2 * quadratic), -1000.0), 1000.0))
 
 
 def _fieller(b: Array, cov: Array, critical: float) -> tuple[float | None, float | None]:

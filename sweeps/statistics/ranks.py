@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .layout import Array, check_table
 from .power import rank_test_floor
@@ -26,11 +27,17 @@ def sign_flip(deltas: Values) -> float | None:
     x = np.asarray(deltas, dtype=np.float64)
     if not 1 <= len(x) <= MOST_FLIPPED:
         return None
-    sums = np.zeros(1)
-    for value in x[1:]:  # the first sign is fixed: a pattern and its negative have the same |sum|
-        sums = np.concatenate([sums + value, sums - value])
-    observed = abs(float(x.sum()))
-    return int(np.count_nonzero(np.abs(sums + x[0]) >= observed * (1 - 1e-12))) / len(sums)
+    sums = np.abs(_signs(len(x)) @ x)
+    # the first pattern is that of the deltas as they are
+    return int(np.count_nonzero(sums >= sums[0] * (1 - 1e-12))) / len(sums)
+
+
+@lru_cache(maxsize=MOST_FLIPPED)
+def _signs(n: int) -> NDArray[np.float64]:
+    """Patterns × n. The first sign is fixed: a pattern and its negative have the same |sum|."""
+    numbers = np.arange(2 ** (n - 1))[:, None]
+    flipped = numbers >> np.arange(n) & 1
+    return np.asarray(1.0 - 2 * flipped)
 
 
 @dataclass(frozen=True)
@@ -56,16 +63,16 @@ def signed_rank(deltas: Values) -> SignedRank | None:
     Deltas of exactly 0 are left out, as he did; tied sizes share the mean of their ranks. None where no delta
     differs from 0. ValueError for a delta that is not finite.
     """
-    x = finite_vector(deltas, "deltas")
-    x = x[x != 0]
-    if not len(x):
+    x = [delta for delta in finite_vector(deltas, "deltas").tolist() if delta]
+    if not x:
         return None
-    sizes = sorted(np.abs(x).tolist())
+    sizes = sorted(map(abs, x))
     # ranks, doubled so that those of ties are whole
-    twice = [bisect_left(sizes, size) + bisect_right(sizes, size) + 1 for size in np.abs(x).tolist()]
-    chance = _rank_sums(tuple(sorted(twice)))
-    positive = sum(rank for rank, above in zip(twice, (x > 0).tolist(), strict=True) if above)
-    lower, higher = float(chance[: positive + 1].sum()), float(chance[positive:].sum())
+    twice = [bisect_left(sizes, abs(delta)) + bisect_right(sizes, abs(delta)) + 1 for delta in x]
+    at_most = _rank_sums(tuple(sorted(twice)))
+    positive = sum(rank for rank, delta in zip(twice, x, strict=True) if delta > 0)
+    # every sum is as likely as that of the other deltas
+    lower, higher = at_most[positive], at_most[sum(twice) - positive]
     return SignedRank(
         positive=positive / 2,
         n=len(x),
@@ -77,15 +84,15 @@ def signed_rank(deltas: Values) -> SignedRank | None:
 
 
 @lru_cache(maxsize=64)
-def _rank_sums(ranks: tuple[int, ...]) -> Array:
-    """The chance of each sum of the ranks of positive deltas, every sign being as likely as its opposite."""
+def _rank_sums(ranks: tuple[int, ...]) -> list[float]:
+    """The chance of each sum of the ranks of positive deltas, or a lower one, both signs being as likely."""
     chance = np.ones(1)
     for rank in ranks:
         grown = np.zeros(len(chance) + rank)
         grown[: len(chance)] = chance / 2
         grown[rank:] += chance / 2
         chance = grown
-    return chance
+    return list(map(float, np.cumsum(chance)))
 
 
 def outperforming(treatment: Values, control: Values) -> float | None:

@@ -188,7 +188,7 @@ def finite_vector(values: Values, name: str) -> NDArray[np.float64]:
     x = np.asarray(values, dtype=np.float64)
     if x.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, but has shape {x.shape}")
-    if not np.all(np.isfinite(x)):
+    if not np.isfinite(x).all():
         where = int(np.flatnonzero(~np.isfinite(x))[0])
         raise ValueError(
             f"{name}[{where}] is {x[where]}: leave diverged and missing seeds out, and count them"

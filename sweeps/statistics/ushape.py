@@ -9,7 +9,7 @@ import numpy as np
 
 from .layout import Array, check_table, magnitude
 from .seeds import staged_estimate
-from .student import MeanEstimate, Values, finite_vector, upper_tail
+from .student import MeanEstimate, Values, finite_vector, mean_and_sd, upper_tail
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,15 @@ def equivalence(
 
 
 def _tost(differences: Array, margin: float, largest: float, start: int | None) -> float | None:
-    e = staged_estimate(differences, start, magnitude=largest)
-    if e.mean is None or not e.se or e.df is None:
+    """As from `staged_estimate`, of which a pair of levels needs little."""
+    known = [x for x in differences.tolist() if x == x]
+    first = len(known) if start is None else int(np.sum(~np.isnan(differences[:start])))
+    if first < 2:
         return None
-    return upper_tail((margin - abs(e.mean)) / e.se, e.df)
+    mean, sd = mean_and_sd(known, magnitude=largest)
+    if first < len(known):
+        sd = mean_and_sd(known[:first])[1]
+    return upper_tail((margin - abs(mean)) / (sd / len(known) ** 0.5), first - 1) if sd else None
 
 
 def curvature(
