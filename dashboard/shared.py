@@ -10,18 +10,23 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api.answering import Body, answer
+from headcount.api.results import NotFoundError
 from headcount.dashboard.pages.errors import user_error_page
+from headcount.orchestrator.following.overview import find_job
 from headcount.trainer.errors import UserError
 
 MEDIA_TYPE = "text/html; charset=utf-8"
 
+DIGITS = 64
+"""Of a job's id."""
+
 
 class Incomplete(Exception):
-    """An address that leaves part of the view open: `query` is the complete one."""
+    """An address that leaves part of the view open: `address` is the complete one, relative to it."""
 
-    def __init__(self, query: str) -> None:
-        super().__init__(query)
-        self.query = query
+    def __init__(self, address: str) -> None:
+        super().__init__(address)
+        self.address = address
 
 
 async def page(
@@ -39,7 +44,7 @@ async def page(
             form="html",
         )
     except Incomplete as found:
-        return Response(status_code=307, headers={"Location": f"?{found.query}"})
+        return Response(status_code=307, headers={"Location": found.address})
     except UserError as error:
         return user_error_page(error)
 
@@ -51,7 +56,16 @@ def _body(made: str | Body) -> Body:
 def complete(request: Request, query: str) -> None:
     """Raises `Incomplete` where the address is not `query`: a link then means the same tomorrow."""
     if request.url.query != query:
-        raise Incomplete(query)
+        raise Incomplete(f"?{query}")
+
+
+def complete_job(session: Session, job_id: str) -> None:
+    """Raises `Incomplete` where `job_id` is the beginning of an id, `NotFoundError` of none or of several."""
+    if len(job_id) < DIGITS:
+        try:
+            raise Incomplete(find_job(session, job_id).id)
+        except UserError as error:
+            raise NotFoundError(str(error)) from None
 
 
 @cache

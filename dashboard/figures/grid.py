@@ -6,6 +6,7 @@ from headcount.api.results.curves import HEADS, KV_HEADS, Grid, GridPanel
 from headcount.api.results.tables import TableRow
 from headcount.dashboard import text
 from headcount.dashboard.figures.bars import Measure
+from headcount.dashboard.figures.head_curve import ascending
 from headcount.dashboard.figures.table import FigureTable
 
 
@@ -40,20 +41,19 @@ class GridData(NamedTuple):
 def grid_data(grid: Grid, panel: GridPanel, measure: Measure) -> GridData:
     """One panel of a grid."""
     heads_by_kv = {grid.row_axis, grid.column_axis} == {HEADS, KV_HEADS}
-    cells = [
-        _cell(row, i, j, panel, measure, heads_by_kv and grid.row_values[i] == grid.column_values[j], name)
-        for i, line in enumerate(panel.cells)
-        for j, row in enumerate(line)
-        if row is not None
-        for name in [
-            text.settings({grid.column_axis: grid.column_values[j], grid.row_axis: grid.row_values[i]})
-        ]
-    ]
+    down, across = ascending(grid.row_values), ascending(grid.column_values)
+    cells = []
+    for i, row_at in enumerate(down):
+        for j, column_at in enumerate(across):
+            if (row := panel.cells[row_at][column_at]) is not None:
+                y, x = grid.row_values[row_at], grid.column_values[column_at]
+                name = text.settings({grid.column_axis: x, grid.row_axis: y})
+                cells.append(_cell(row, i, j, panel, measure, heads_by_kv and y == x, name))
     return GridData(
         grid.row_axis,
         grid.column_axis,
-        [text.setting(v) for v in grid.row_values],
-        [text.setting(v) for v in grid.column_values],
+        [text.setting(grid.row_values[at]) for at in down],
+        [text.setting(grid.column_values[at]) for at in across],
         measure,
         cells,
     )

@@ -76,7 +76,7 @@ def _heatmap(data: GridData) -> Any:
         showscale=any(cell.value is not None for cell in data.cells),
         colorbar=theme.color_bar(
             "Delta, nats" if signed else "Loss, nats",
-            tickformat="+.3~f" if signed else ".3~f",
+            tickformat=".3~f",
             nticks=5,
             x=1.01,
         ),

@@ -68,6 +68,12 @@ def positions(values: Sequence[Any]) -> list[float]:
     return [float(i) for i in range(len(values))]
 
 
+def ascending(values: Sequence[Any]) -> list[int]:
+    """The places of values in the order in which they stand along the axis: a file may list them in any."""
+    where = positions(values)
+    return sorted(range(len(values)), key=where.__getitem__)
+
+
 def head_curve_data(
     curve: HeadCurve,
     lines: Sequence[CurveLine],
@@ -89,7 +95,8 @@ def head_curve_data(
     for line in lines:
         name = text.settings(line.settings, without) or "all cells"
         points = []
-        for position, value, row in zip(where, curve.values, line.points, strict=True):
+        for at in ascending(curve.values):
+            position, value, row = where[at], curve.values[at], line.points[at]
             point = row and _point(position, value, row, bars, row.cell == best, row.cell in edges)
             if point:
                 points.append(point)

@@ -25,7 +25,7 @@ from headcount.dashboard.pages.reference import reference_page
 from headcount.dashboard.pages.sweep import choice_of, sweep_page, table_of
 from headcount.dashboard.pages.sweeps import Lines, asked
 from headcount.dashboard.rendering import ROOT
-from headcount.dashboard.shared import complete, page
+from headcount.dashboard.shared import complete, complete_job, page
 from headcount.dashboard.static_files import Static
 from headcount.orchestrator.artifacts.folder import open_artifacts
 from headcount.orchestrator.settings import Settings
@@ -90,11 +90,14 @@ async def get_reference_page(request: Request) -> Response:
 
 @router.get("/jobs/{job}", openapi_extra=needs("read"))
 async def get_job_page(request: Request, job: str) -> Response:
-    """One job."""
+    """One job. The beginning of its id, as commands print it, leads to the whole address."""
     read = open_artifacts(request.app.state.settings).read
-    return await page(
-        request, lambda session: job_version(session, job), lambda session: job_html(session, job, read)
-    )
+
+    def version(session: Session) -> str:
+        complete_job(session, job)
+        return job_version(session, job)
+
+    return await page(request, version, lambda session: job_html(session, job, read))
 
 
 @router.get("/jobs/{job}/attempts/{number}/log", openapi_extra=needs("read"))

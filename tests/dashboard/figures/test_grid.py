@@ -43,6 +43,16 @@ def test_cells_as_values() -> None:
     assert data.cells[2].name == "H\u00a04 · KV\u00a01"
 
 
+def test_rows_and_columns_ascend_whatever_the_order_of_the_file() -> None:
+    sorted_data = grid_data(*grid(), "loss")
+    _, panel = grid()
+    mixed = GridPanel({}, tuple((line[2], line[0], line[1]) for line in reversed(panel.cells)), best=2)
+    made = Grid("s", 1, KV, H, (2, 1), (4, 1, 2), (mixed,))
+    assert grid_data(made, mixed, "loss") == sorted_data
+    words = Grid("s", 1, "model.residual", H, ("wav", "mhar"), (1, 2, 4), (panel,))
+    assert grid_data(words, panel, "loss").rows == ["wav", "mhar"]
+
+
 def test_deltas_of_the_same_cells() -> None:
     cells = grid_data(*grid(), "delta").cells
     assert [None if c.value is None else round(c.value, 10) for c in cells] == [-0.1, -0.2, None, None, None]

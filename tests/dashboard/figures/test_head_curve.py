@@ -65,6 +65,15 @@ def test_losses_as_values() -> None:
     )
 
 
+def test_a_line_follows_the_axis_and_not_the_order_of_the_file() -> None:
+    cells = (row(2, {0: 3.4}), row(3, {0: 3.5}), row(4, {0: 3.3}))
+    line = CurveLine({"model.routing_heads": 4}, cells, (control(),) * 3)
+    made = HeadCurve("s", 1, "train.peak_lr", (1e-3, 5e-4, 2e-3), (line,))
+    data = head_curve_data(made, made.lines, LOSS, best=None)
+    assert [(p.value, p.mean) for p in data.lines[0].points] == [(5e-4, 3.5), (1e-3, 3.4), (2e-3, 3.3)]
+    assert "3.5000 at 5e-4, lowest 3.3000 at 2e-3, 3.3000 at 2e-3" in head_curve_summary(data)
+
+
 def test_deltas_as_values() -> None:
     made = curve()
     three, one = head_curve_data(made, made.lines, DELTA, best=None).lines[0].points

@@ -185,7 +185,8 @@ def test_a_page_that_did_not_change_is_not_sent_again(
         ("/sweeps/head-cont", 404, "did you mean &#39;head-count&#39;?"),
         ("/sweeps/head-count?y=los", 422, "did you mean &#39;loss&#39;?"),
         ("/sweeps/head-count?limt=3", 422, "This page knows no &#39;limt&#39;"),
-        ("/jobs/123", 404, "No job has the id &#39;123&#39;"),
+        ("/jobs/fff", 404, "No job &#39;fff&#39;"),
+        (f"/jobs/{'f' * 64}", 404, "No job has the id"),
         ("/sweeps/%3Cscript%3E", 404, "&lt;script&gt;"),
     ],
 )
@@ -196,6 +197,12 @@ def test_an_error_is_a_page_that_says_what_to_do(
     assert response.status_code == status
     assert message in response.text
     assert '<a href="/">All sweeps</a>' in response.text
+
+
+def test_the_beginning_of_an_id_leads_to_the_job(client: TestClient, session: Session) -> None:
+    job = session.scalars(select(Job.id)).first()
+    answer = client.get(f"/jobs/{job[:12]}")
+    assert (answer.status_code, answer.headers["location"]) == (307, job)
 
 
 def test_a_job_shows_its_attempts_environment_and_difference(client: TestClient, session: Session) -> None:
