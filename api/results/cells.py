@@ -1,10 +1,14 @@
 """Cells: the losses of one setting over its seeds, and what is missing of them."""
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from itertools import groupby
+from math import isfinite
+from operator import itemgetter
+from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.adaptive import Adaptive, adaptive_of
@@ -59,7 +63,7 @@ class CellView:
     pruned_step: int | None = None
     """At which a search gave it up."""
 
-    @property
+    @cached_property
     def losses(self) -> dict[int, float]:
         """Seed to tail mean, of every finished job; of the best cell of a search at its fresh seeds alone."""
         return {
@@ -68,7 +72,7 @@ class CellView:
             if r.tail_mean is not None and (not self.fresh_seeds or r.seed in self.fresh_seeds)
         }
 
-    @property
+    @cached_property
     def common_losses(self) -> dict[int, float]:
         """As `losses`, but of the best cell of a search at the seeds that every cell has, for its rank."""
         return {
@@ -96,81 +100,71 @@ def cell_view(session: Session, name: str, cell_id: int) -> CellView:
     return found[0]
 
 
+_JOBS = select(
+    SweepJob.cell_id,
+    Job.seed,
+    Job.id,
+    Job.kind,
+    Job.state,
+    Job.tail_mean,
+    Job.diverged_step,
+    Job.parameters,
+    Job.flops,
+)
+# of every kind: PostgreSQL does not find the index that holds all of it where a kind is asked for
+_JOBS = _JOBS.join(Job, Job.id == SweepJob.job_id).where(SweepJob.sweep_id == bindparam("sweep"))
+_CELLS = select(Cell.id, Cell.position, Cell.settings, Cell.is_control, Cell.control_id)
+_CELLS = _CELLS.where(Cell.sweep_id == bindparam("sweep")).order_by(Cell.position, Cell.id)
+
+
 def cells_of(session: Session, sweep: Sweep, cell_id: int | None = None) -> tuple[CellView, ...]:
     """As `cells`, of a sweep already found; only the cell `cell_id` where that is given."""
-    jobs = (
-        select(
-            SweepJob.cell_id,
-            Job.seed,
-            Job.id,
-            Job.state,
-            Job.tail_mean,
-            Job.diverged_step,
-            Job.parameters,
-            Job.flops,
-            Job.kind,
-        )
-        .join(Job, Job.id == SweepJob.job_id)
-        .where(SweepJob.sweep_id == sweep.id, Job.kind.in_(TRAINED))
-        .order_by(SweepJob.cell_id, Job.seed)
-    )
-    rows = (
-        select(Cell.id, Cell.position, Cell.settings, Cell.is_control, Cell.control_id)
-        .where(Cell.sweep_id == sweep.id)
-        .order_by(Cell.position, Cell.id)
-    )
+    of_jobs, of_cells = _JOBS, _CELLS
     if cell_id is not None:
-        jobs = jobs.where(SweepJob.cell_id == cell_id)
-        rows = rows.where(Cell.id == cell_id)
-    results: dict[int, list[SeedResult]] = {}
-    costs: dict[int, _Cost] = {}
+        of_jobs = of_jobs.where(SweepJob.cell_id == cell_id)
+        of_cells = of_cells.where(Cell.id == cell_id)
+    named = {"sweep": sweep.id}
     connection = session.connection()  # rows of columns alone come faster than through the session
-    found = connection.execute(jobs).all()
-    for cell, seed, job_id, state, tail_mean, diverged_step, parameters, flops, kind in found:
-        finite = state == "finished" and tail_mean is not None and math.isfinite(tail_mean)
-        results.setdefault(cell, []).append(
-            SeedResult(seed, job_id, state, tail_mean if finite else None, diverged_step)
-        )
-        # 0 where runs from elsewhere do not tell
-        costs[cell] = _Cost(parameters or None, flops or None, kind == "external")
+    jobs = [job for job in connection.execute(of_jobs, named).all() if job.kind in TRAINED]
+    jobs.sort(key=itemgetter(0, 1))
+    by_cell = {cell: tuple(of_cell) for cell, of_cell in groupby(jobs, itemgetter(0))}
     adaptive = adaptive_of(session, sweep)
     return tuple(
-        _view(cell, tuple(results.get(cell.id, ())), costs.get(cell.id, _Cost()), sweep.seeds, adaptive)
-        for cell in connection.execute(rows).all()
+        _view(cell, by_cell.get(cell.id, ()), sweep.seeds, adaptive)
+        for cell in connection.execute(of_cells, named).all()
     )
 
 
-class _Cost(NamedTuple):
-    """What the jobs of a cell have in common."""
-
-    parameters: int | None = None
-    flops: float | None = None
-    external: bool = False
-
-
-def _view(
-    cell: Any,
-    results: tuple[SeedResult, ...],
-    cost: _Cost,
-    seeds: list[int],
-    adaptive: Adaptive,
-) -> CellView:
-    states = {r.state for r in results}
+def _view(cell: Any, jobs: Sequence[Any], seeds: list[int], adaptive: Adaptive) -> CellView:
+    """Of rows of `_CELLS` and `_JOBS`; the jobs in the order of their seeds."""
+    results = tuple(
+        [
+            SeedResult(
+                seed,
+                job_id,
+                state,
+                loss if state == "finished" and loss is not None and isfinite(loss) else None,
+                diverged_step,
+            )
+            for _, seed, job_id, _, state, loss, diverged_step, *_ in jobs
+        ]
+    )
     settled = {r.seed for r in results if r.tail_mean is not None or r.state in ("diverged", "failed")}
-    missing = tuple(s for s in sorted({*seeds, *(r.seed for r in results)}) if s not in settled)
+    missing = tuple(sorted({*seeds, *(r.seed for r in results)} - settled))
+    parameters, flops, kind = (jobs[-1].parameters, jobs[-1].flops, jobs[-1].kind) if jobs else (0, 0, "")
     return CellView(
         id=cell.id,
         position=cell.position,
         settings=dict(cell.settings),
         is_control=cell.is_control,
         control_id=cell.control_id,
-        parameters=cost.parameters,
-        flops=cost.flops,
+        parameters=parameters or None,  # 0 where runs from elsewhere do not tell
+        flops=flops or None,
         results=results,
-        state=_state(states, bool(missing)),
+        state=_state({r.state for r in results}, bool(missing)),
         seeds_missing=missing,
-        external=cost.external,
-        fresh_seeds=tuple(r.seed for r in results if r.seed in adaptive.fresh and not cell.is_control),
+        external=kind == "external",
+        fresh_seeds=tuple([r.seed for r in results if r.seed in adaptive.fresh and not cell.is_control]),
         seed_rule=adaptive.rule,
         pruned_step=adaptive.pruned.get(cell.id),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pydantic_core import from_json
-from sqlalchemy import Text, cast, func, select
+from sqlalchemy import Text, bindparam, cast, func, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.cells import CellView
@@ -39,54 +39,55 @@ class CellCosts:
     a control without routing has none of."""
 
 
+_SWEEP = SweepJob.sweep_id == bindparam("sweep")
+_ONE = select(SweepJob.cell_id, func.min(SweepJob.job_id).label("job_id")).where(_SWEEP)
+_ONE_OF_CELL = _ONE.group_by(SweepJob.cell_id).subquery()
+# the whole configuration as text: PostgreSQL would read it again for each field asked for
+_CONFIGS = select(_ONE_OF_CELL.c.cell_id, Job.flops, cast(Job.config, Text))
+_CONFIGS = _CONFIGS.join(_ONE_OF_CELL, _ONE_OF_CELL.c.job_id == Job.id)
+_MEASURED = (
+    select(
+        SweepJob.cell_id,
+        Measurement.name,
+        func.avg(Measurement.value),
+        func.max(Measurement.value),
+        func.count(Measurement.value),
+        func.sum(Measurement.value * Measurement.value),
+    )
+    .join(SweepJob, SweepJob.job_id == Measurement.job_id)
+    .where(_SWEEP, Measurement.name.in_(MEASURED))
+    .group_by(SweepJob.cell_id, Measurement.name)
+)
+_TRAINED = select(Attempt.job_id, cast(Attempt.environment, Text))
+_TRAINED = _TRAINED.join(SweepJob, SweepJob.job_id == Attempt.job_id)
+_TRAINED = _TRAINED.where(_SWEEP, Attempt.environment.is_not(None))
+
+
 def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> dict[int, CellCosts]:
     """The costs of every one of the sweep's `cells` that has a job."""
-    connection = session.connection()  # rows of columns alone come faster than through the session
+    connection, named = session.connection(), {"sweep": sweep_id}  # columns alone come faster than entities
     costs: dict[int, CellCosts] = {}
-    places = {result.job_id: (cell.id, result.seed) for cell in cells for result in cell.results}
-    one = (
-        select(SweepJob.cell_id, func.min(SweepJob.job_id).label("job_id"))
-        .where(SweepJob.sweep_id == sweep_id)
-        .group_by(SweepJob.cell_id)
-        .subquery()
-    )
-    # the whole configuration as text: PostgreSQL would read it again for each field asked for
-    configs = select(one.c.cell_id, Job.flops, cast(Job.config, Text)).join(one, one.c.job_id == Job.id)
-    for cell, flops, config in connection.execute(configs).all():
+    for cell, flops, config in connection.execute(_CONFIGS, named).all():
         told = from_json(config)
         sizes = [told.get(field) for field in _SIZES]
         steps, batch_tokens = sizes[:2]
         tokens = steps * batch_tokens if steps and batch_tokens else None
         costs[cell] = CellCosts(flops_per_token=_per_token(flops, *sizes), tokens=tokens)
-    measured = (
-        select(
-            SweepJob.cell_id,
-            Measurement.name,
-            func.avg(Measurement.value),
-            func.max(Measurement.value),
-            func.count(Measurement.value),
-            func.sum(Measurement.value * Measurement.value),
-        )
-        .join(SweepJob, SweepJob.job_id == Measurement.job_id)
-        .where(SweepJob.sweep_id == sweep_id, Measurement.name.in_(MEASURED))
-        .group_by(SweepJob.cell_id, Measurement.name)
-    )
-    for cell, name, mean, most, jobs, squares in connection.execute(measured).all():
+    for cell, name, mean, most, jobs, squares in connection.execute(_MEASURED, named).all():
         if name == "tokens_per_second":
             costs[cell].tokens_per_second = mean
         elif name == "peak_memory_bytes":
             costs[cell].peak_memory_bytes = most
         elif jobs:
             costs[cell].repeats[name] = (jobs, squares)
-    trained = (
-        select(Attempt.job_id, cast(Attempt.environment, Text))
-        .join(SweepJob, SweepJob.job_id == Attempt.job_id)
-        .where(SweepJob.sweep_id == sweep_id, Attempt.environment.is_not(None))
-    )
-    for job_id, environment in connection.execute(trained).all():
-        if environment != "null" and job_id in places:
-            cell, seed = places[job_id]
-            costs[cell].environments.setdefault(seed, set()).add(_without_routing(environment))
+    trained: dict[str, set[tuple[str, str | None]]] = {}
+    for job_id, environment in connection.execute(_TRAINED, named).all():
+        if environment != "null":
+            trained.setdefault(job_id, set()).add(_without_routing(environment))
+    for view in cells:
+        for result in view.results:
+            if result.job_id in trained:
+                costs[view.id].environments[result.seed] = trained[result.job_id]
     return costs
 
 
@@ -120,7 +121,10 @@ def mixed(treatment: CellCosts | None, control: CellCosts | None, seeds: tuple[i
     if treatment is None or control is None:
         return False
     for seed in seeds:
-        pair = treatment.environments.get(seed, set()) | control.environments.get(seed, set())
+        own, other = treatment.environments.get(seed, set()), control.environments.get(seed, set())
+        if own == other and len(own) < 2:
+            continue
+        pair = own | other
         if len({environment for environment, _ in pair}) > 1 or len({r for _, r in pair if r}) > 1:
             return True
     return False

@@ -15,7 +15,8 @@ from headcount.api.results.cells import CellState, CellView, cells_of
 from headcount.api.results.costs import REPEATS, CellCosts, cell_costs, mixed
 from headcount.api.results.lookup import find_sweep
 from headcount.api.results.reference import OwnCell, Reference, cell_configs, reference
-from headcount.sweeps.statistics import PairedDelta, mean_estimate, paired_delta
+from headcount.sweeps.statistics import PairedDelta, paired_delta
+from headcount.sweeps.statistics.student import mean_and_sd
 
 ESTIMATOR = "tail mean (validation loss over the last quarter of the steps)"
 TEST = "paired t (by seed, two-sided)"
@@ -176,7 +177,7 @@ def table_row(
     """The row of one cell; `cells` has its control, by its id. It knows its rank only if told."""
     losses = cell.losses
     diverged, failed = cell.seeds_in("diverged"), cell.seeds_in("failed")
-    spread = mean_estimate([] if diverged else list(losses.values()))
+    mean, sd, se = _spread([] if diverged else list(losses.values()))
     control = None if cell.is_control or cell.control_id is None else cells.get(cell.control_id)
     delta = None
     notes = [f"{len(diverged)} of {len(cell.results)} diverged"] if diverged else []
@@ -200,10 +201,10 @@ def table_row(
         control=control.id if control else None,
         state=cell.state,
         rank=rank,
-        n=spread.n,
-        mean=spread.mean,
-        sd=spread.sd,
-        se=spread.se,
+        n=0 if diverged else len(losses),
+        mean=mean,
+        sd=sd,
+        se=se,
         seeds=tuple(losses),
         losses=tuple(losses.values()),
         seeds_missing=cell.seeds_missing,
@@ -221,6 +222,14 @@ def table_row(
         external=cell.external,
         undecided=undecided is not None,
     )
+
+
+def _spread(losses: list[float]) -> tuple[float | None, float | None, float | None]:
+    """Mean, sd and se, as `mean_estimate` has them beside an interval and a test that no row tells."""
+    if len(losses) < 2:
+        return (losses[0] if losses else None), None, None
+    mean, sd = mean_and_sd(losses)
+    return mean, sd, sd / len(losses) ** 0.5
 
 
 def _adaptive_notes(cell: CellView, undecided: str | None) -> Iterator[str]:
