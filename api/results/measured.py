@@ -1,6 +1,6 @@
 """Tables that read more of the store than losses: errors, how routing mixes, what probes find, scores."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from math import fsum, sqrt
 
@@ -13,13 +13,14 @@ from headcount.api.results.instruments import (
     PROBE,
     STDERR,
     BySeed,
+    Figures,
     figures,
 )
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.named import NamedTable
 from headcount.api.results.records import Record, difference, provenance, settings
 from headcount.api.results.routing import routing_of_cells
-from headcount.api.results.tables import AblationTable, ablation_table
+from headcount.api.results.tables import AblationTable, TableRow, ablation_table
 from headcount.sweeps.statistics import MeanEstimate, holm, mean_estimate
 from headcount.sweeps.statistics.student import mean_and_sd
 
@@ -48,7 +49,8 @@ def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Buil
                 settings(table, row)
                 | _spread("entropy", told.entropy.values())
                 | {"site_entropies": told.entropies, "site_top_sources": told.top_sources}
-                | {"n": len(told.entropy)}
+                | {"n": len(told.entropy), "routed_seeds": tuple(told.entropy)}
+                | {"note": _note(row, _not_finite("figure of some site", told.lost))}
                 | provenance(row)
             )
     estimator = "entropy of the weights over sources at the last step, nats, mean over sites and seeds"
@@ -57,53 +59,65 @@ def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Buil
 
 def _probe(session: Session, table: AblationTable, answer: NamedTable) -> Built:
     """A row a cell that was probed: each figure's mean over seeds, with its spread."""
-    found, lost = figures(session, table.sweep, PROBE)
+    found = figures(session, table.sweep, PROBE)
+    names = sorted({*found.told, *found.lost})
     records = []
     for row in table.rows:
-        seeds = {seed for cells in found.values() for seed in cells.get(row.cell, ())}
-        notes = [
-            _not_finite(name.removeprefix(PROBE), cells[row.cell])
-            for name, cells in sorted(lost.items())
-            if row.cell in cells
-        ]
-        if seeds or notes:
-            record = settings(table, row)
-            for name in sorted(found):
-                record |= _spread(name.removeprefix(PROBE), found[name].get(row.cell, {}).values())
-            told = {"n": len(seeds), "probed_seeds": tuple(sorted(seeds)), "note": "; ".join(notes)}
-            records.append(record | told | provenance(row))
-    return replace(answer, estimator="newest finished probe of each job, mean over seeds"), records
+        told = {name: found.told.get(name, {}).get(row.cell, {}) for name in names}
+        lost = {name: found.lost.get(name, {}).get(row.cell, ()) for name in names}
+        seeds = {seed for values in told.values() for seed in values}
+        if not seeds and not any(lost.values()):
+            continue
+        record = settings(table, row)
+        for name in sorted(found.told):
+            record |= _spread(name.removeprefix(PROBE), told[name].values())
+        notes = [_not_finite(name.removeprefix(PROBE), lost[name]) for name in names]
+        for name in names:
+            if told[name] and seeds - told[name].keys() - {*lost[name]}:
+                notes.append(f"{name.removeprefix(PROBE)} at {_seeds(told[name])} alone")
+        notes.append(_apart(found, row.cell, names))
+        record |= {"n": len(seeds), "probed_seeds": tuple(sorted(seeds)), "note": _note(row, *notes)}
+        records.append(record | provenance(row))
+    return replace(answer, estimator="the probe of each job, its newest, mean over seeds"), records
 
 
 def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> Built:
-    """A row a cell and score, with its difference to the control's at the same seed."""
-    found, lost = figures(session, table.sweep, DOWNSTREAM)
-    scores: dict[str, dict[int, dict[int, float]]] = {
-        name: {cell: {} for cell in lost.get(name, {})} | found.get(name, {})
-        for name in {*found, *lost}
-        if not name.endswith(STDERR)
-    }
+    """A row a cell and score, with its difference to the control's at the same seed.
+
+    As for a loss, there is no mean where a seed of the cell diverged, and no difference where one of its
+    control's did.
+    """
+    found = figures(session, table.sweep, DOWNSTREAM)
+    names = sorted(name for name in {*found.told, *found.lost} if not name.endswith(STDERR))
     records: list[Record] = []
     p_values: dict[str, float | None] = {}
     for row in table.rows:
-        for name in sorted(name for name, cells in scores.items() if row.cell in cells):
-            own, missing = scores[name][row.cell], row.cell in lost.get(name, {})
-            delta = None
-            if row.control is not None:
-                delta = _paired(own, scores[name].get(row.control, {}))
-                p_values[f"{row.cell} {name}"] = delta.p
+        control = table.row(row.control) if row.control is not None else None
+        for name in names:
+            own, lost = found.told.get(name, {}).get(row.cell, {}), found.lost.get(name, {}).get(row.cell, ())
+            if not own and not lost:
+                continue
+            notes, delta = [_not_finite("score", lost)], None
+            if control:
+                if control.seeds_diverged:
+                    notes.append(f"no delta: the control diverged at {_seeds(control.seeds_diverged)}")
+                elif not row.seeds_diverged:
+                    delta = _paired(own, found.told.get(name, {}).get(control.cell, {}))
+                p_values[f"{row.cell} {name}"] = delta.p if delta else None
             task, _, metric = name.removeprefix(DOWNSTREAM).rpartition(".")
-            errors = found.get(name + STDERR, {}).get(row.cell, {}).values()
+            errors = found.told.get(name + STDERR, {}).get(row.cell, {})
+            known = [errors[seed] for seed in own if seed in errors]
+            whole = len(known) == len(own) > 0 and not row.seeds_diverged
             records.append(
                 {"role": "control" if row.is_control else "treatment"}
                 | settings(table, row)
                 | {"task": task, "metric": metric}
-                | _spread("score", own.values())
-                | {"item_se": sqrt(fsum(e * e for e in errors) / len(errors)) if errors else None}
-                | {"n": len(own)}
+                | _spread("score", () if row.seeds_diverged else own.values())
+                | {"item_se": sqrt(fsum(e * e for e in known) / len(known)) if whole else None}
+                | {"n": len(own), "scored_seeds": tuple(sorted(own))}
                 | difference(delta)
                 | {"adjusted_p": None}
-                | {"note": _not_finite("score", lost[name][row.cell]) if missing else ""}
+                | {"note": _note(row, *notes, _apart(found, row.cell, [name]))}
                 | provenance(row)
             )
     named = f"every score of every cell of {table.sweep} against its control"
@@ -130,9 +144,27 @@ def _errors(session: Session, table: AblationTable, answer: NamedTable) -> Built
     return replace(answer, estimator=estimator), error_records(session, table)
 
 
-def _not_finite(name: str, seeds: Sequence[int]) -> str:
-    """Why a mean is over fewer seeds than were measured, or is not known."""
-    return f"no finite {name} at seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+def _note(row: TableRow, *notes: str) -> str:
+    """Why the row's means are over fewer seeds than were planned, or are none."""
+    diverged = f"diverged at {_seeds(row.seeds_diverged)}" if row.seeds_diverged else ""
+    return "; ".join(note for note in (diverged, *notes) if note)
+
+
+def _not_finite(name: str, seeds: Collection[int]) -> str:
+    return f"no finite {name} at {_seeds(seeds)}" if seeds else ""
+
+
+def _apart(found: Figures, cell: int, names: Sequence[str]) -> str:
+    """Which seeds were measured in another way than the others."""
+    told: dict[str, set[int]] = {}
+    for name in names:
+        for seed, how in found.apart.get(name, {}).get(cell, {}).items():
+            told.setdefault(how, set()).add(seed)
+    return "; ".join(f"measured with {how} at {_seeds(seeds)}" for how, seeds in sorted(told.items()))
+
+
+def _seeds(seeds: Collection[int]) -> str:
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, sorted(seeds)))}"
 
 
 def _paired(treatment: BySeed, control: BySeed) -> MeanEstimate:

@@ -1,6 +1,7 @@
 """What probes found of a cell, site by site, from the files that they left."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,8 @@ from numpy.typing import NDArray
 from sqlalchemy import select
 from sqlalchemy.orm import Session, aliased
 
-from headcount.api.results.lookup import find_sweep
+from headcount.api.results.instruments import wanted_by
+from headcount.api.results.lookup import sweep_id_of
 from headcount.orchestrator.store.models import Artifact, Job, SweepJob
 
 Array = NDArray[np.float64]
@@ -46,27 +48,35 @@ class Probed:
 def probed_cells(
     session: Session, sweep: str, cells: Sequence[int], read: Callable[[str], bytes | None]
 ) -> dict[int, Probed]:
-    """By cell, the newest finished probe of each of its jobs; cells that none looked at are left out.
+    """By cell, the probe of each job that counts as in `figures`; cells that none looked at are left out.
 
-    `read` opens an artifact by its key, and gives None where it is gone. Raises `NotFoundError`.
+    Of probes that cut the width into different slices, those of most jobs are averaged. `read` opens an
+    artifact by its key, and gives None where it is gone. Raises `NotFoundError`.
     """
+    sweep_id = sweep_id_of(session, sweep)
     child = aliased(Job)
     query = (
-        select(SweepJob.cell_id, child.seed, Artifact.key)
+        select(child.id, SweepJob.cell_id, child.seed, Artifact.key)
         .join(child, child.parent_id == SweepJob.job_id)
         .join(Artifact, Artifact.job_id == child.id)
-        .where(SweepJob.sweep_id == find_sweep(session, sweep).id, SweepJob.cell_id.in_(cells))
+        .where(SweepJob.sweep_id == sweep_id, SweepJob.cell_id.in_(cells))
         .where(child.kind == "probe", child.state == "finished", Artifact.kind == "probe")
         .order_by(SweepJob.cell_id, child.ended, child.id)
     )
     keys: dict[int, dict[int, str]] = {}
-    for cell, seed, key in session.execute(query):
+    wanted = wanted_by(session, sweep_id)
+    for _, cell, seed, key in sorted(session.execute(query), key=lambda row: row.id in wanted):
         keys.setdefault(cell, {})[seed] = key
     found = {}
-    for cell, by_seed in keys.items():
+    for cell, by_seed in sorted(keys.items()):
         told = {seed: json.loads(content)["sites"] for seed, key in by_seed.items() if (content := read(key))}
         if told:
-            found[cell] = Probed(tuple(sorted(told)), _means(list(told.values())))
+            shapes = {
+                seed: tuple(np.shape(site["weights"]) for site in sites) for seed, sites in told.items()
+            }
+            [(most, _)] = Counter(shapes.values()).most_common(1)
+            alike = {seed: told[seed] for seed in sorted(told) if shapes[seed] == most}
+            found[cell] = Probed(tuple(alike), _means(list(alike.values())))
     return found
 
 

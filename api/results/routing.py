@@ -32,6 +32,8 @@ class Routing:
     """By site from the first: the mean over jobs; None where none has a finite number."""
     top_sources: tuple[int | None, ...]
     """By site: the source with the most weight, in most jobs; the older of two."""
+    lost: tuple[int, ...]
+    """The seeds whose job told a number that is not finite."""
 
 
 def routing_of_cells(session: Session, sweep: str) -> dict[int, Routing]:
@@ -56,10 +58,19 @@ def routing_of_cells(session: Session, sweep: str) -> dict[int, Routing]:
         whole.cells.tolist(), whole.seeds.tolist(), whole.values.tolist(), strict=True
     ):
         entropy[place][seed] = value
+    lost: list[set[int]] = [set() for _ in places]
+    torn = told.where((kinds != _OTHER) & ~np.isfinite(told.values))
+    for place, seed in zip(torn.cells.tolist(), torn.seeds.tolist(), strict=True):
+        lost[place].add(seed)
     means = _by_cell(told.where(kinds == _OF_SITE), _mean, len(places))
     tops = _by_cell(told.where(kinds == _TOP_OF_SITE), _mode, len(places))
     return {
-        cell: Routing(entropy[at], means[at], tuple(None if top is None else int(top) for top in tops[at]))
+        cell: Routing(
+            entropy[at],
+            means[at],
+            tuple(None if top is None else int(top) for top in tops[at]),
+            tuple(sorted(lost[at])),
+        )
         for cell, at in places.items()
     }
 

@@ -19,6 +19,7 @@ Numbers = NDArray[np.float64]
 class Told(NamedTuple):
     """Of one finished job."""
 
+    job: str
     cell: int
     seed: int
     names: tuple[str, ...]
@@ -40,7 +41,7 @@ def told_by_jobs(session: Session, sweep_id: int, first: str, behind: str) -> li
     named = [_split(job.names) for job in jobs]
     ends = [*accumulate(map(len, named))]
     return [
-        Told(job.cell_id, job.seed, names, values[end - len(names) : end])
+        Told(job.id, job.cell_id, job.seed, names, values[end - len(names) : end])
         for job, names, end in zip(jobs, named, ends, strict=True)
         if job.state == "finished"
     ]
@@ -53,9 +54,9 @@ def told_by_instruments(session: Session, sweep_id: int, first: str, behind: str
         return _as_bytes(connection, _INSTRUMENTS, asked)
     driver: Any = connection.connection.driver_connection
     found = []
-    for (_, cell, seed), rows in groupby(driver.execute(_ROWS, asked), itemgetter(0, 1, 2)):
+    for (job, cell, seed), rows in groupby(driver.execute(_ROWS, asked), itemgetter(0, 1, 2)):
         _, _, _, names, values = zip(*rows, strict=True)
-        found.append(Told(cell, seed, names, np.array(values, float)))
+        found.append(Told(job, cell, seed, names, np.array(values, float)))
     return found
 
 
@@ -76,15 +77,15 @@ def _by_job(jobs: str) -> TextClause:
             string_agg(float8send(coalesce(m.value, 'NaN')), '' ORDER BY m.name) AS numbers
         FROM measurement m WHERE {_NAMED}) told"""
     return text(f"""
-        SELECT w.cell_id, j.seed, told.names, told.numbers {jobs.format(numbers)} AND told.names IS NOT NULL
-        {_NEWEST_LAST}""")
+        SELECT j.id, w.cell_id, j.seed, told.names, told.numbers
+        {jobs.format(numbers)} AND told.names IS NOT NULL {_NEWEST_LAST}""")
 
 
 _OWN = _by_job(f"{_OF_OWN} AND j.state = 'finished'")
 _INSTRUMENTS = _by_job(_OF_INSTRUMENTS)
 
 _NAMES = text(f"""
-    SELECT w.cell_id, j.seed, j.state,
+    SELECT j.id, w.cell_id, j.seed, j.state,
         (SELECT group_concat(m.name, char(10)) FROM measurement m WHERE {_NAMED}) AS names
     {_OF_OWN.format("")} ORDER BY w.job_id""")
 _NUMBERS = f"""
@@ -93,15 +94,15 @@ _NUMBERS = f"""
 a row takes half as long again."""
 
 _ROWS = f"""
-    SELECT j.rowid, w.cell_id, j.seed, m.name, m.value
+    SELECT j.id, w.cell_id, j.seed, m.name, m.value
     {_OF_INSTRUMENTS.format("CROSS JOIN measurement m")} AND {_NAMED} {_NEWEST_LAST}"""
 """For SQLite: they tell too little each for two statements."""
 
 
 def _as_bytes(connection: Connection, statement: TextClause, asked: dict[str, Any]) -> list[Told]:
     return [
-        Told(cell, seed, _split(names), np.frombuffer(numbers, ">f8").astype(float))
-        for cell, seed, names, numbers in connection.execute(statement, asked).all()
+        Told(job, cell, seed, _split(names), np.frombuffer(numbers, ">f8").astype(float))
+        for job, cell, seed, names, numbers in connection.execute(statement, asked).all()
     ]
 
 

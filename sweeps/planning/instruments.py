@@ -46,10 +46,13 @@ class PlannedInstrument:
 
 
 def instrument_id(kind: str, parent_id: str, settings: Mapping[str, Any]) -> str:
-    """Equal for two looks that would measure the same of the same job. Settings at their default, and paths,
-    are left out."""
-    counted = {n: v for n, v in settings.items() if n not in _PLACES and v != _DEFAULTS.get(n)}
-    return digest({"kind": kind, "revision": REVISION, "parent": parent_id, **counted})
+    """Equal for two looks that would measure the same of the same job."""
+    return digest({"kind": kind, "revision": REVISION, "parent": parent_id, **counted_settings(settings)})
+
+
+def counted_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that change what is measured: without those at their default, and without paths."""
+    return {n: v for n, v in settings.items() if n not in _PLACES and v != _DEFAULTS.get(n)}
 
 
 def probe_settings(asked: ProbeAsked) -> dict[str, Any]:
