@@ -84,6 +84,8 @@ def test_inspect(letters: Path, tmp_path: Path) -> None:
         invoke(tmp_path, "inspect", "letters", "--check")
     with pytest.raises(UserError, match=r"unknown data set 'lettres'; did you mean 'letters'\?"):
         invoke(tmp_path, "inspect", "lettres")
+    with pytest.raises(UserError, match="'stdlib' is no registered data set: its text is read where a sweep"):
+        invoke(tmp_path, "inspect", "stdlib")
 
 
 def test_register_and_list(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def find_named(name: str, home: Path) -> Manifest | None:
 
 def get_named(name: str, home: Path) -> Manifest:
     """As `find_named`; raises `UserError` with the nearest name where there is none."""
+    if name in SOURCES:
+        raise UserError(f"{name!r} is no registered data set: its text is read where a sweep is planned")
     manifest = find_named(name, home)
     if manifest is None:
         raise UserError(unknown_name(name, home))
