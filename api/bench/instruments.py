@@ -10,7 +10,15 @@ from sqlalchemy.orm import Session
 
 from headcount.api.bench.filling import CREATED, FINGERPRINT, KV_HEADS, STEPS, Size, fill, write_rows
 from headcount.orchestrator.store import Store
-from headcount.orchestrator.store.models import Cell, Evaluation, Job, Measurement, Sweep, SweepJob
+from headcount.orchestrator.store.models import (
+    Cell,
+    Evaluation,
+    Job,
+    Measurement,
+    Sweep,
+    SweepInstrument,
+    SweepJob,
+)
 
 SIZE = Size("instruments", 8, 5)
 STREAMS = ("mhar", "mhar_hw")
@@ -49,6 +57,8 @@ def fill_instruments(store: Store, size: Size = SIZE) -> None:
         children = [_child("evaluate", job.id, job.seed) for job in jobs]
         children += [_child("probe", job.id, job.seed) for job in routed]
         write_rows(session, Job, iter(children))
+        wishes = ({"sweep_id": sweep.id, "job_id": child["id"], "wanted": True} for child in children)
+        write_rows(session, SweepInstrument, wishes)
         write_rows(session, Measurement, (row for job in routed for row in _routing(job.id, rng)))
         write_rows(session, Measurement, (row for child in children for row in _found(child, rng)))
         session.connection().execute(
@@ -69,7 +79,7 @@ def _settings(settings: dict[str, Any], widths: dict[float, int]) -> dict[str, A
 
 
 def _grow(session: Session, jobs: Sequence[Any]) -> None:
-    """Let a job cost what its width does, and its loss fall with it, as a law of scaling says."""
+    """Let a job cost and last what its width does, and its loss fall with it, as a law of scaling says."""
     rows = []
     for job in jobs:
         times = job.settings["model.d_model"] / 256
@@ -78,6 +88,10 @@ def _grow(session: Session, jobs: Sequence[Any]) -> None:
     of_job: Any = Job.__table__.c.id == bindparam("job")
     cost = {"flops": Job.flops * bindparam("times"), "tail_mean": Job.tail_mean + bindparam("gain")}
     connection.execute(update(Job.__table__).where(of_job).values(**cost), rows)  # type: ignore[arg-type]
+    speed: Any = update(Measurement.__table__).where(  # type: ignore[arg-type]
+        Measurement.job_id == bindparam("job"), Measurement.name == "tokens_per_second"
+    )
+    connection.execute(speed.values(value=Measurement.value / bindparam("times")), rows)
     told: Any = update(Evaluation.__table__).where(Evaluation.job_id == bindparam("job"))  # type: ignore[arg-type]
     connection.execute(told.values(loss=Evaluation.loss + bindparam("gain")), rows)
 

@@ -1,15 +1,20 @@
 """What treatments are worth by a scaling law that is fitted to the sweep's own controls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeVar
 
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.records import Record, loss, provenance, settings
 from headcount.api.results.tables import AblationTable, TableRow
 from headcount.sweeps.statistics import PairedDelta
 from headcount.sweeps.statistics.chinchilla import ChinchillaLaws, bootstrap_chinchilla
-from headcount.sweeps.statistics.scaling import FittedGain, FittedGap, Laws, bootstrap_laws
+from headcount.sweeps.statistics.resampling import Cells, drawn_cells
+from headcount.sweeps.statistics.scaling import LEAST_SPAN, FittedGain, FittedGap, Laws, bootstrap_laws
+
+Known = TypeVar("Known")
+Answer = TypeVar("Answer")
 
 RESAMPLES = 200
 
@@ -43,7 +48,7 @@ class Scaling:
 
     by_compute: Laws
     by_time: Laws | None
-    """None where a control's speed is not known, or fewer than four times are."""
+    """None where a control's speed is not known, or their times are fewer than four or nearly alike."""
     by_size: ChinchillaLaws | None
     """Of parameters and tokens; None where the controls do not vary both, three of each at least."""
     runs: int
@@ -59,15 +64,15 @@ def scaling(table: AblationTable) -> Scaling:
     by_compute = _laws([(row.flops or 0.0, row.losses) for row in controls])
     timed = [(_seconds(row), row.losses) for row in controls]
     by_time = None
-    if all(seconds for seconds, _ in timed) and len({seconds for seconds, _ in timed}) > 3:
-        by_time = _laws([(seconds or 0.0, losses) for seconds, losses in timed])
+    if all(seconds for seconds, _ in timed):
+        try:
+            by_time = _laws([(seconds or 0.0, losses) for seconds, losses in timed])
+        except QueryError:
+            by_time = None
     by_size = _size_laws(controls)
     sizes = {row.cell: float(row.parameters or 0) for row in controls}
-    cells = tuple(
-        _worth(row, by_compute, by_time, by_size, sizes)
-        for row in table.rows
-        if row.flops and row.mean is not None
-    )
+    rows = [row for row in table.rows if row.flops and row.mean is not None]
+    cells = tuple(_worths(rows, by_compute, by_time, by_size, sizes))
     return Scaling(
         by_compute,
         by_time,
@@ -117,31 +122,64 @@ def _by_size(laws: ChinchillaLaws | None, worth: Worth) -> Record:
     }
 
 
-def _worth(
-    row: TableRow,
+@dataclass(frozen=True)
+class _Asked:
+    """The cells of a table, for a law to be asked about."""
+
+    place: Mapping[int, int]
+    cells: Cells
+
+    def of(
+        self, known: Mapping[int, Known | None], ask: Callable[[Sequence[Known], Cells], Sequence[Answer]]
+    ) -> dict[int, Answer]:
+        """The answer of each cell of which the law needs what is known."""
+        told = {cell: value for cell, value in known.items() if value}
+        some = [self.place[cell] for cell in told]
+        means = [self.cells.means[i] for i in some]
+        return dict(zip(told, ask(list(told.values()), Cells(means, self.cells.drawn[some])), strict=True))
+
+
+def _worths(
+    rows: Sequence[TableRow],
     by_compute: Laws,
     by_time: Laws | None,
     by_size: ChinchillaLaws | None,
     sizes: Mapping[int, float],
-) -> Worth:
+) -> Iterator[Worth]:
     """`sizes` are the parameters of the controls, by cell."""
-    assert row.flops
-    seconds = _seconds(row)
-    by_time = by_time if seconds else None
-    treated = not row.is_control
-    return Worth(
-        row=row,
-        flops=row.flops,
-        seconds=seconds,
-        at_equal_steps=row.delta,
-        at_equal_flops=by_compute.gap(row.flops, row.losses),
-        at_equal_time=by_time.gap(seconds or 0.0, row.losses) if by_time else None,
-        gain=by_compute.gain(row.flops, row.losses) if treated else None,
-        time_gain=by_time.gain(seconds or 0.0, row.losses) if by_time and treated else None,
-        token_gain=by_size.token_gain(sizes[row.control], float(row.tokens), row.losses)
-        if by_size and row.control is not None and row.control in sizes and row.tokens
-        else None,
+    asked = _Asked(
+        {row.cell: i for i, row in enumerate(rows)}, drawn_cells([row.losses for row in rows], RESAMPLES)
     )
+    treated = [row for row in rows if not row.is_control]
+    flops, seconds = {row.cell: row.flops for row in rows}, {row.cell: _seconds(row) for row in rows}
+    gaps = asked.of(flops, by_compute.gaps)
+    gains = asked.of({row.cell: row.flops for row in treated}, by_compute.gains)
+    time_gaps: Mapping[int, FittedGap] = {}
+    time_gains: Mapping[int, FittedGain] = {}
+    token_gains: Mapping[int, FittedGain] = {}
+    if by_time:
+        time_gaps = asked.of(seconds, by_time.gaps)
+        time_gains = asked.of({row.cell: seconds[row.cell] for row in treated}, by_time.gains)
+    if by_size:
+        jobs = {
+            row.cell: (sizes[row.control], float(row.tokens))
+            for row in treated
+            if row.control is not None and row.control in sizes and row.tokens
+        }
+        token_gains = asked.of(jobs, by_size.token_gains)
+    for row in rows:
+        assert row.flops
+        yield Worth(
+            row=row,
+            flops=row.flops,
+            seconds=seconds[row.cell],
+            at_equal_steps=row.delta,
+            at_equal_flops=gaps[row.cell],
+            at_equal_time=time_gaps.get(row.cell),
+            gain=gains.get(row.cell),
+            time_gain=time_gains.get(row.cell),
+            token_gain=token_gains.get(row.cell),
+        )
 
 
 def _warnings(
@@ -171,7 +209,8 @@ def _warnings(
         found.append("controls of one seed: the intervals leave out how much another seed would move the law")
     if by_time is None:
         found.append(
-            "no law of time: it needs four different speeds or lengths of the controls, all measured"
+            "no law of time: it needs four different speeds or lengths of the controls, all measured, the "
+            f"longest {LEAST_SPAN:g} times the shortest"
         )
     elif any(worth.row.mixed_environments for worth in cells):
         found.append("times are of more than one kind of hardware: equal time compares the machines as well")

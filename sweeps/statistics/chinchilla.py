@@ -13,8 +13,8 @@ import numpy as np
 from .layout import Array
 from .least_huber import best_fit, fits_from
 from .log_sums import LogSum
-from .resampling import drawn_again, drawn_means, middle
-from .scaling import FittedGain
+from .resampling import Cells, drawn_again, middle, middles
+from .scaling import FittedGain, finite
 
 FEWEST_LEVELS = 3
 """Different sizes, and amounts of data: with two of each, the parameters cannot be told apart."""
@@ -52,9 +52,15 @@ class ChinchillaLaw:
         return self.irreducible + self.size_term(parameters) + self.data_term(tokens)
 
     def tokens_for(self, loss: float, parameters: float) -> float | None:
-        """What a model of this size needs for this loss; None where no amount of data reaches it."""
+        """What a model of this size needs for this loss; None where that is more than a number holds, and
+        where no amount of data reaches it."""
         left = loss - self.irreducible - self.size_term(parameters)
-        return float((self.data_coefficient / left) ** (1 / self.data_exponent)) if left > 0 else None
+        if left <= 0:
+            return None
+        try:
+            return float((self.data_coefficient / left) ** (1 / self.data_exponent))
+        except OverflowError:
+            return None
 
 
 @dataclass(frozen=True)
@@ -72,27 +78,37 @@ class ChinchillaLaws:
         """The middle 95 % of a field of the law, such as "size_exponent", over resampled runs."""
         return middle([getattr(law, name) for law in self.resampled])
 
-    def token_gain(
-        self, parameters: float, tokens: float, losses: Sequence[float], *, seed: int = 0
-    ) -> FittedGain:
-        """The tokens that a control of the same size needs for a treatment's loss, over its own.
+    def token_gains(self, jobs: Sequence[tuple[float, float]], cells: Cells) -> list[FittedGain]:
+        """The tokens that a control of a cell's size needs for its loss, over its own: a job's parameters and
+        tokens are given for each cell.
 
-        At one size compute is proportional to tokens, so that this is also a compute-equivalent gain. Each
-        resampled law meets a draw of the mean of the treatment's runs, one or more.
+        At one size compute is proportional to tokens, so that this is also a compute-equivalent gain.
         """
-        means = drawn_means(losses, len(self.resampled), seed)
-        needs = [
-            law.tokens_for(float(mean), parameters) for mean, law in zip(means, self.resampled, strict=True)
-        ]
-        low, high = middle([np.inf if need is None else need / tokens for need in needs])
-        needed = self.law.tokens_for(float(np.mean(losses)), parameters)
-        inside = self.sizes[0] <= parameters <= self.sizes[1]
-        return FittedGain(
-            gain=None if needed is None else needed / tokens,
-            low=low if np.isfinite(low) else None,
-            high=high if np.isfinite(high) else None,
-            extrapolated=needed is None or not inside or not self.tokens[0] <= needed <= self.tokens[1],
-        )
+        n, d = np.array(jobs, dtype=float).reshape(-1, 2).T[:, :, None]
+        low, high = middles(self._tokens_for(cells.drawn, n) / d)
+        found = []
+        for (size, amount), mean, worst, best in zip(jobs, cells.means, low, high, strict=True):
+            needed = self.law.tokens_for(mean, size)
+            inside = self.sizes[0] <= size <= self.sizes[1]
+            found.append(
+                FittedGain(
+                    gain=None if needed is None else needed / amount,
+                    low=finite(worst),
+                    high=finite(best),
+                    extrapolated=needed is None
+                    or not inside
+                    or not self.tokens[0] <= needed <= self.tokens[1],
+                )
+            )
+        return found
+
+    def _tokens_for(self, losses: Array, parameters: Array) -> Array:
+        """What each resampled law needs, (cells, laws); infinity where no amount reaches the loss."""
+        names = ("irreducible", "size_coefficient", "size_exponent", "data_coefficient", "data_exponent")
+        e, a, alpha, b, beta = (np.array([getattr(law, name) for law in self.resampled]) for name in names)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            left = losses - e - a * parameters**-alpha
+            return np.where(left > 0, (b / left) ** (1 / beta), np.inf)
 
 
 def fit_chinchilla(

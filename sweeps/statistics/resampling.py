@@ -6,6 +6,8 @@ around the true one: an interval of three covers 75 %, and not 95.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import fsum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +41,22 @@ def drawn_again(
     return drawn
 
 
-def drawn_means(losses: Sequence[float] | Array, times: int, seed: int) -> Array:
+class Cells(NamedTuple):
+    """What the jobs of cells tell of their true means."""
+
+    means: list[float]
+    drawn: Array
+    """(cells, times): where each mean may lie, for as many laws of resampled runs."""
+
+
+def drawn_cells(losses: Sequence[Sequence[float]], times: int, *, seed: int = 0) -> Cells:
+    """Of cells with the losses of their jobs, one job or more a cell."""
+    drawn = [drawn_means(of_cell, times, seed) for of_cell in losses]
+    means = [fsum(of_cell) / len(of_cell) for of_cell in losses]
+    return Cells(means, np.array(drawn).reshape(len(drawn), times))
+
+
+def drawn_means(losses: Sequence[float], times: int, seed: int) -> Array:
     """Where the true mean of these runs may lie: their own, and their error by quantiles of Student's t.
 
     One run tells nothing of its error, and stands for itself.
@@ -61,6 +78,12 @@ def _t_draws(df: int, times: int, seed: int) -> Array:
 
 def middle(values: Sequence[float] | Array) -> tuple[float, float]:
     """The middle 95 %: the values nearest to its ends."""
-    ordered = np.sort(values)
-    low, high = (ordered[round(share * (len(ordered) - 1))] for share in (0.025, 0.975))
-    return float(low), float(high)
+    [low], [high] = middles(np.asarray(values, dtype=float)[None])
+    return low, high
+
+
+def middles(values: Array) -> tuple[list[float], list[float]]:
+    """Of each row of (rows, values), the ends of its middle 95 %."""
+    ordered = np.sort(values, axis=1)
+    low, high = (ordered[:, round(share * (ordered.shape[1] - 1))] for share in (0.025, 0.975))
+    return low.tolist(), high.tolist()

@@ -11,10 +11,13 @@ import numpy as np
 from .layout import Array
 from .least_huber import best_fit, fits_from
 from .log_sums import LogSum
-from .resampling import drawn_again, drawn_means, middle
+from .resampling import Cells, drawn_again, middle, middles
 
 FEWEST_COMPUTES = 4
 """Different amounts of compute: the law has three parameters."""
+
+LEAST_SPAN = 1.5
+"""The most compute in the least: speeds of equal jobs differ by a few percent, and say nothing of a law."""
 
 _BOUNDS = np.array([-12.0, -np.inf, 1e-4])
 """Of log E, log A and α: runs that show no floor leave E at nearly 0."""
@@ -57,7 +60,8 @@ class Law:
 def fit_law(computes: Sequence[float], losses: Sequence[float]) -> Law:
     """The law of least Huber loss between log L and the logarithm of its prediction, the best of many starts.
 
-    Raises ValueError unless there are four different computes, all above 0 as the losses are.
+    Raises ValueError unless there are four different computes, the largest 1.5 times the least, all above 0
+    as the losses are.
     """
     x, y = _checked(computes, losses)
     return _law(x, best_fit(_log_sum(x), np.log(y), _STARTS, _BOUNDS))
@@ -110,28 +114,31 @@ class Laws:
         """The same of E."""
         return middle([law.irreducible for law in self.resampled])
 
-    def gap(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGap:
-        """How far a treatment of this compute, with the loss of each of its runs, lies from the law there."""
-        values = np.asarray(losses, dtype=float)
-        gaps = drawn_means(values, len(self.resampled), seed) - self._columns.losses(compute)
-        mean = float(values.mean()) - self.law.loss(compute)
-        return FittedGap(mean, *middle(gaps), extrapolated=self.law.extrapolates(compute))
+    def gaps(self, computes: Sequence[float], cells: Cells) -> list[FittedGap]:
+        """How far each cell, whose jobs take one of `computes`, lies from the law there."""
+        x = np.asarray(computes, dtype=float)
+        low, high = middles(cells.drawn - self._columns.losses(x[:, None]))
+        return [
+            FittedGap(mean - self.law.loss(compute), worst, best, self.law.extrapolates(compute))
+            for compute, mean, worst, best in zip(computes, cells.means, low, high, strict=True)
+        ]
 
-    def gain(self, compute: float, losses: Sequence[float], *, seed: int = 0) -> FittedGain:
-        """What a treatment of this compute is worth, with the loss of each of its runs, one or more.
-
-        Each resampled law meets a draw of the mean of these runs.
-        """
-        values = np.asarray(losses, dtype=float)
-        means = drawn_means(values, len(self.resampled), seed)
-        low, high = middle(self._columns.computes_for(means) / compute)
-        needed = self.law.compute_for(float(values.mean()))
-        return FittedGain(
-            gain=None if needed is None else needed / compute,
-            low=low if np.isfinite(low) else None,
-            high=high if np.isfinite(high) else None,
-            extrapolated=needed is None or self.law.extrapolates(needed),
-        )
+    def gains(self, computes: Sequence[float], cells: Cells) -> list[FittedGain]:
+        """What each cell is worth, whose jobs take one of `computes`."""
+        x = np.asarray(computes, dtype=float)
+        low, high = middles(self._columns.computes_for(cells.drawn) / x[:, None])
+        found = []
+        for compute, mean, worst, best in zip(computes, cells.means, low, high, strict=True):
+            needed = self.law.compute_for(mean)
+            found.append(
+                FittedGain(
+                    gain=None if needed is None else needed / compute,
+                    low=finite(worst),
+                    high=finite(best),
+                    extrapolated=needed is None or self.law.extrapolates(needed),
+                )
+            )
+        return found
 
 
 class _Columns(NamedTuple):
@@ -142,8 +149,8 @@ class _Columns(NamedTuple):
     exponent: Array
     scale: Array
 
-    def losses(self, compute: float) -> Array:
-        return self.irreducible + self.coefficient * (compute / self.scale) ** -self.exponent
+    def losses(self, computes: Array) -> Array:
+        return self.irreducible + self.coefficient * (computes / self.scale) ** -self.exponent
 
     def computes_for(self, losses: Array) -> Array:
         """What each law needs for its loss; infinity where `Law.compute_for` has none."""
@@ -151,6 +158,10 @@ class _Columns(NamedTuple):
             ratio = self.coefficient / (losses - self.irreducible)
             needs = self.scale * ratio ** (1 / self.exponent)
         return np.where(losses > self.irreducible, needs, np.inf)
+
+
+def finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def bootstrap_laws(
@@ -173,6 +184,11 @@ def _checked(computes: Sequence[float], losses: Sequence[float]) -> tuple[Array,
         raise ValueError(
             f"a scaling law has three parameters and needs {FEWEST_COMPUTES} different computes or more, "
             f"but the runs have {len(set(x.tolist()))}"
+        )
+    if x.max() < LEAST_SPAN * x.min():
+        raise ValueError(
+            f"a scaling law needs a largest compute of {LEAST_SPAN:g} times the least or more, but the runs "
+            f"have {x.max() / x.min():.3g} times"
         )
     return x, y
 

@@ -68,6 +68,10 @@ def test_without_speeds_there_is_no_time_and_without_computes_no_law(table: Abla
     silent = replace(table, rows=tuple(replace(row, tokens_per_second=None) for row in table.rows))
     for record in named_table(silent, "scaling").rows:
         assert record["seconds"] is record["time_gain"] is None
+    rows = [replace(row, tokens_per_second=(row.flops or 0) / (1 + row.cell / 1e4)) for row in table.rows]
+    found = scaling(replace(table, rows=tuple(rows)))  # all take nearly as long
+    assert found.by_time is None
+    assert [words for words in found.warnings if words.startswith("no law of time")]
     alike = replace(table, rows=tuple(replace(row, flops=1e18) for row in table.rows))
     with pytest.raises(QueryError, match=r"needs 4 different computes .* the runs have 1; vary model\.scale"):
         named_table(alike, "scaling")

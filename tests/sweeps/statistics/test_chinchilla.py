@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from headcount.sweeps.statistics.chinchilla import ChinchillaLaw, bootstrap_chinchilla, fit_chinchilla
+from headcount.sweeps.statistics.resampling import drawn_cells
 
 PUBLISHED = ChinchillaLaw(
     irreducible=1.69,
@@ -44,21 +45,23 @@ def test_runs_that_follow_the_published_law_give_its_figures_back() -> None:
         assert law.loss(n, d) == pytest.approx(PUBLISHED.loss(n, d), abs=1e-4)
         assert law.tokens_for(law.loss(n, d), n) == pytest.approx(d, rel=1e-6)
     assert law.tokens_for(law.irreducible + law.size_term(1e8) - 1e-9, 1e8) is None
+    assert ChinchillaLaw(1.7, 400, 400, 0.3, 1e-4).tokens_for(1.8, 1e30) is None
 
 
 def test_the_gain_of_a_method_that_saves_a_third_of_the_tokens() -> None:
     """Its loss at D is the control's at 1.5 D, at the same size."""
     laws = bootstrap_chinchilla(SIZES * 3, TOKENS * 3, losses(1e-3, repeats=3), resamples=30)
     better = [PUBLISHED.loss(4e8, 1.5e10) + noise for noise in (-1e-3, 0.0, 1e-3)]
-    found = laws.token_gain(4e8, 1e10, better)
+    jobs = [(4e8, 1e10), (4e8, 1e11), (8e9, 1e10), (4e8, 1e10)]
+    cells = drawn_cells([better, [PUBLISHED.loss(4e8, 1.5e11)], better, [1.0]], 30)
+    found, longer, larger, lower = laws.token_gains(jobs, cells)
     assert found.gain == pytest.approx(1.5, rel=0.03)
     assert found.low is not None
     assert found.high is not None
     assert found.low < 1.5 < found.high < 1.65
     assert not found.extrapolated
-    assert laws.token_gain(4e8, 1e11, [PUBLISHED.loss(4e8, 1.5e11)]).extrapolated
-    assert laws.token_gain(8e9, 1e10, better).extrapolated
-    assert laws.token_gain(4e8, 1e10, [1.0]).gain is None
+    assert (longer.extrapolated, larger.extrapolated) == (True, True)
+    assert (lower.gain, lower.low, lower.high) == (None, None, None)
     for name in ("irreducible", "size_exponent", "data_exponent"):
         low, high = laws.interval(name)
         assert low < getattr(laws.law, name) < high

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from headcount.sweeps.statistics.scaling import Law, bootstrap_laws, fit_law
+from headcount.sweeps.statistics.resampling import drawn_cells
+from headcount.sweeps.statistics.scaling import FittedGain, Law, Laws, bootstrap_laws, fit_law
 
 COMPUTES = [1e17, 3e17, 1e18, 3e18, 1e19, 3e19]
 
@@ -12,6 +13,11 @@ def losses(computes: list[float], sd: float = 0.0, seed: int = 0) -> list[float]
     """L = 1.7 + 1.5 · (C / 1e18)^−0.15."""
     noise = np.random.default_rng(seed).normal(0, sd, len(computes)) if sd else np.zeros(len(computes))
     return [1.7 + 1.5 * (c / 1e18) ** -0.15 + n for c, n in zip(computes, noise, strict=True)]
+
+
+def gain(laws: Laws, compute: float, of_cell: list[float], *, seed: int = 0) -> FittedGain:
+    [found] = laws.gains([compute], drawn_cells([of_cell], len(laws.resampled), seed=seed))
+    return found
 
 
 def test_runs_that_follow_a_law_give_it_back() -> None:
@@ -41,7 +47,7 @@ def test_the_gain_of_a_method_that_saves_a_third_of_the_compute() -> None:
     """Its loss at C is the control's at 1.5 C."""
     runs = COMPUTES * 3
     laws = bootstrap_laws(runs, losses(runs, sd=1e-3), resamples=60)
-    found = laws.gain(2e18, losses([3e18] * 4, sd=1e-3, seed=5))
+    found = gain(laws, 2e18, losses([3e18] * 4, sd=1e-3, seed=5))
     assert found.gain == pytest.approx(1.5, rel=0.03)
     assert found.low is not None
     assert found.high is not None
@@ -54,18 +60,18 @@ def test_the_gap_to_the_law_has_an_interval_as_the_law_itself_has() -> None:
     runs = COMPUTES * 3
     laws = bootstrap_laws(runs, losses(runs, sd=1e-3), resamples=60)
     better = [loss - 0.01 for loss in losses([2e18] * 4, sd=1e-3, seed=5)]
-    gap = laws.gap(2e18, better)
+    [gap, outside] = laws.gaps([2e18, 6e19], drawn_cells([better] * 2, 60))
     assert gap.mean == pytest.approx(-0.01, abs=2e-3)
     assert gap.low < -0.01 < gap.high < 0
-    assert (gap.extrapolated, laws.gap(6e19, better).extrapolated) == (False, True)
+    assert (gap.extrapolated, outside.extrapolated) == (False, True)
     for (low, high), true in ((laws.exponent_interval, 0.15), (laws.irreducible_interval, 1.7)):
         assert low < true < high
 
 
 def test_a_gain_beyond_the_fitted_computes_says_so() -> None:
     laws = bootstrap_laws(COMPUTES, losses(COMPUTES), resamples=3)
-    assert laws.gain(3e19, losses([6e19])).extrapolated
-    below = laws.gain(3e19, [1.0])
+    assert gain(laws, 3e19, losses([6e19])).extrapolated
+    below = gain(laws, 3e19, [1.0])
     assert (below.gain, below.low, below.high, below.extrapolated) == (None, None, None, True)
 
 
@@ -76,7 +82,7 @@ def test_the_interval_covers_the_truth_with_three_seeds() -> None:
     covered = 0
     for study in range(24):
         laws = bootstrap_laws(runs, losses(runs, sd=2e-3, seed=study), resamples=25, seed=study)
-        found = laws.gain(1e18, losses([1e18] * 3, sd=2e-3, seed=1000 + study), seed=study)
+        found = gain(laws, 1e18, losses([1e18] * 3, sd=2e-3, seed=1000 + study), seed=study)
         covered += found.low is not None and found.high is not None and found.low <= 1 <= found.high
     assert covered >= 21
 
@@ -84,5 +90,7 @@ def test_the_interval_covers_the_truth_with_three_seeds() -> None:
 def test_too_little_to_fit() -> None:
     with pytest.raises(ValueError, match="needs 4 different computes or more, but the runs have 3"):
         fit_law([1.0, 2.0, 3.0, 3.0], [3.0, 2.9, 2.8, 2.8])
+    with pytest.raises(ValueError, match=r"1\.5 times the least or more, but the runs have 1\.3 times"):
+        fit_law([1.0, 1.1, 1.2, 1.3], [3.0, 2.9, 2.8, 2.8])
     with pytest.raises(ValueError, match="above 0"):
         fit_law([1.0, 2.0, 3.0, 0.0], [3.0, 2.9, 2.8, 2.8])
