@@ -5,9 +5,6 @@ import logging
 from datetime import UTC, datetime
 from typing import Literal
 
-FORMATS = ("text", "json")
-"""What a log can be written as."""
-
 _OWN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 

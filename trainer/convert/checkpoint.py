@@ -37,9 +37,6 @@ class Checkpoint(Mapping[str, Tensor]):
     def __len__(self) -> int:
         return len(self._places)
 
-    def bytes_on_disk(self) -> int:
-        return sum((self.folder / file).stat().st_size for file in set(self._places.values()))
-
     def _read_whole(self) -> dict[str, str]:
         if not (self.folder / WHOLE_FILE).exists():
             raise UserError(
