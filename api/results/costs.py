@@ -1,9 +1,11 @@
 """What each cell of a sweep cost: arithmetic, speed, memory, and in which environments its jobs trained."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 
 from pydantic_core import from_json
 from sqlalchemy import Text, bindparam, cast, func, select
@@ -30,13 +32,15 @@ class CellCosts:
     """That one of its jobs trains on."""
     tokens_per_second: float | None = None
     """Mean over the cell's jobs."""
+    timed_jobs: int = 0
+    """That this mean is over."""
     peak_memory_bytes: float | None = None
     """The largest of the cell's jobs."""
     repeats: dict[str, tuple[int, float]] = field(default_factory=dict)
     """By name of `REPEATS`, how many jobs were trained again, and the sum of their squared differences."""
     environments: dict[int, set[tuple[str, str | None]]] = field(default_factory=dict)
-    """Seed to the environments that its job trained in, each with its implementation of depth routing, which
-    a control without routing has none of."""
+    """Seed to the environments that its result comes from, each with its implementation of depth routing,
+    which a control without routing has none of."""
 
 
 _SWEEP = SweepJob.sweep_id == bindparam("sweep")
@@ -51,14 +55,18 @@ _MEASURED = (
         Measurement.name,
         func.avg(Measurement.value),
         func.max(Measurement.value),
-        func.count(Measurement.value),
+        func.count(),
         func.sum(Measurement.value * Measurement.value),
     )
     .join(SweepJob, SweepJob.job_id == Measurement.job_id)
-    .where(_SWEEP, Measurement.name.in_(MEASURED))
+    .where(
+        _SWEEP,
+        Measurement.name.in_(MEASURED),
+        Measurement.value.between(-sys.float_info.max, sys.float_info.max),
+    )
     .group_by(SweepJob.cell_id, Measurement.name)
 )
-_TRAINED = select(Attempt.job_id, cast(Attempt.environment, Text))
+_TRAINED = select(Attempt.job_id, Attempt.number, Attempt.start_step, cast(Attempt.environment, Text))
 _TRAINED = _TRAINED.join(SweepJob, SweepJob.job_id == Attempt.job_id)
 _TRAINED = _TRAINED.where(_SWEEP, Attempt.environment.is_not(None))
 
@@ -75,20 +83,34 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
         costs[cell] = CellCosts(flops_per_token=_per_token(flops, *sizes), tokens=tokens)
     for cell, name, mean, most, jobs, squares in connection.execute(_MEASURED, named).all():
         if name == "tokens_per_second":
-            costs[cell].tokens_per_second = mean
+            costs[cell].tokens_per_second, costs[cell].timed_jobs = mean, jobs
         elif name == "peak_memory_bytes":
             costs[cell].peak_memory_bytes = most
-        elif jobs:
+        else:
             costs[cell].repeats[name] = (jobs, squares)
-    trained: dict[str, set[tuple[str, str | None]]] = {}
-    for job_id, environment in connection.execute(_TRAINED, named).all():
+    trained: dict[str, list[_Stretch]] = {}
+    for job_id, number, start, environment in connection.execute(_TRAINED, named).all():
         if environment != "null":
-            trained.setdefault(job_id, set()).add(_without_routing(environment))
+            trained.setdefault(job_id, []).append((number, start or 0, environment))
     for view in cells:
         for result in view.results:
-            if result.job_id in trained:
-                costs[view.id].environments[result.seed] = trained[result.job_id]
+            if stretches := trained.get(result.job_id):
+                costs[view.id].environments[result.seed] = _environments(stretches)
     return costs
+
+
+_Stretch = tuple[int, int, str]
+"""The number of an attempt, the step that it began at, and its environment as JSON."""
+
+
+def _environments(stretches: list[_Stretch]) -> set[tuple[str, str | None]]:
+    """Without those of attempts of which nothing is left: a later one began where they did, or before."""
+    found, kept_before = set(), inf
+    for _, start, environment in sorted(stretches, reverse=True):
+        if start < kept_before:
+            found.add(_without_routing(environment))
+            kept_before = start
+    return found
 
 
 @lru_cache(maxsize=1024)

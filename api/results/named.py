@@ -220,7 +220,7 @@ def _throughput(table: AblationTable, answer: NamedTable) -> Built:
             | {
                 "relative_to_control": speed / base if speed and base else None,
                 "peak_memory_bytes": row.peak_memory_bytes,
-                "n": row.n,
+                "n": row.timed_jobs,
             }
             | provenance(row)
         )

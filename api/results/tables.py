@@ -59,6 +59,8 @@ class TableRow:
     """That one job of the cell trains on; None of a run from elsewhere that does not tell."""
     tokens_per_second: float | None = None
     """Mean over the cell's jobs."""
+    timed_jobs: int = 0
+    """That this mean is over."""
     peak_memory_bytes: float | None = None
     """The largest of the cell's jobs."""
     mixed_environments: bool = False
@@ -217,6 +219,7 @@ def table_row(
         flops_per_token=cost.flops_per_token,
         tokens=cost.tokens,
         tokens_per_second=cost.tokens_per_second,
+        timed_jobs=cost.timed_jobs,
         peak_memory_bytes=cost.peak_memory_bytes,
         mixed_environments=bool(delta and control and mixed(cost, costs.get(control.id), delta.seeds)),
         external=cell.external,
