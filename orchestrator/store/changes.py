@@ -12,9 +12,9 @@ from typing import Any
 from sqlalchemy import Delete, Table
 from sqlalchemy.orm import Session
 
-from headcount.orchestrator.store.journal import event_row, raise_versions
-from headcount.orchestrator.store.models import Event
-from headcount.orchestrator.store.sending import insert_rows, sent_together, set_rows
+from headcount.orchestrator.store.journal import event_row
+from headcount.orchestrator.store.models import Event, Sweep
+from headcount.orchestrator.store.sending import Write, sent_together, write_all
 
 Values = Mapping[str, Any]
 
@@ -72,22 +72,22 @@ class Changes:
         with sent_together(session):
             for stale, rows in self._stale.items():
                 connection.execute(stale, rows)
-            for table, rows in self._fresh.items():
-                insert_rows(session, table, rows)
-            for (table, _), rows in self._set_alike().items():
-                set_rows(session, table, rows)
-            insert_rows(session, _EVENT, self._events)
-            for of_tables in (False, True):
-                raise_versions(session, [s for s, t in self._versions.items() if t is of_tables], of_tables)
+            write_all(session, self._writes())
         session.expire_all()
         self._forget()
 
-    def _set_alike(self) -> dict[tuple[Table, tuple[str, ...]], list[Values]]:
-        """Rows of which the same columns are set, together: one statement for all."""
+    def _writes(self) -> list[Write]:
+        """Rows of which the same columns are set are together."""
         alike: dict[tuple[Table, tuple[str, ...]], list[Values]] = defaultdict(list)
         for (table, key), values in self._set.items():
             alike[table, tuple(sorted(values))].append({"id": key, **values})
-        return alike
+        raised = [{"id": s, "version": 1, "results_version": int(t)} for s, t in self._versions.items()]
+        return [
+            *(Write("insert", table, rows) for table, rows in self._fresh.items()),
+            *(Write("set", table, rows) for (table, _), rows in alike.items()),
+            Write("insert", _EVENT, self._events),
+            Write("add", _SWEEP, raised),
+        ]
 
 
 @contextmanager
@@ -99,3 +99,4 @@ def gathered(session: Session) -> Iterator[Changes]:
 
 
 _EVENT: Any = Event.__table__
+_SWEEP: Any = Sweep.__table__

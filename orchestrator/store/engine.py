@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.orm import Session
 
@@ -28,6 +28,7 @@ class Store:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._writer = engine.execution_options(headcount_writes=True)
+        self._looker = engine.execution_options(headcount_looks=True)
 
     @contextmanager
     def read(self) -> Iterator[Session]:
@@ -44,6 +45,19 @@ class Store:
             yield session
 
     @contextmanager
+    def look(self) -> Iterator[Session]:
+        """A session for questions that have nothing to do with each other.
+
+        On PostgreSQL each is asked of the newest state, and is one round trip.
+        """
+        with (
+            clear_errors(self.engine),
+            self._looker.begin() as connection,
+            Session(connection, expire_on_commit=False) as session,
+        ):
+            yield session
+
+    @contextmanager
     def write(self, *, flushed: bool = True) -> Iterator[Session]:
         """A session that is alone in writing; commits at the end, or rolls back on an error.
 
@@ -54,7 +68,7 @@ class Store:
         writer = self._writer if flushed else self._writer.execution_options(headcount_flushed=False)
         begun = Session(writer, expire_on_commit=False)
         with clear_errors(self.engine), begun as session, session.begin():
-            session.connection()  # takes the lock before the first read
+            session.connection()  # begins: whatever is asked first is asked with the lock held
             yield session
 
     @property
@@ -70,6 +84,7 @@ def new_engine(url: str) -> Engine:
     """What is set, begun and refused on its connections is as `Store` needs it."""
     if make_url(url).get_backend_name() != "sqlite":
         engine = create_engine(url, pool_size=CONNECTIONS, connect_args={"connect_timeout": 10})
+        event.listen(engine, "do_connect", _connect_postgres)
         event.listen(engine, "connect", _set_up_postgres)
         event.listen(engine, "checkout", _refuse_closed)
         event.listen(engine, "begin", _begin_postgres)
@@ -90,6 +105,12 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _connect_postgres(dialect: Dialect, record: Any, places: Any, options: Any) -> Any:
+    from headcount.orchestrator.store import round_trips  # PostgreSQL's driver, which SQLite can do without
+
+    return round_trips.Connection.connect(*places, **options)
 
 
 def _set_up_postgres(connection: Any, record: Any) -> None:
@@ -120,17 +141,18 @@ def _begin_postgres(connection: Connection) -> None:
     driver: Any = connection.connection.driver_connection
     if not driver.autocommit:
         driver.autocommit = True  # or the driver would begin by itself, with a message of its own
+    if options.get("headcount_looks"):
+        return
     if not options.get("headcount_writes"):
-        connection.exec_driver_sql(_BEGIN_READING)
+        driver.begin_with_next(_BEGIN_READING)
+    elif options.get("headcount_flushed", True):
+        driver.begin_with_next("BEGIN", _LOCK)
     else:
-        flushed = options.get("headcount_flushed", True)
-        connection.exec_driver_sql(_BEGIN_WRITING if flushed else _BEGIN_WRITING_UNFLUSHED)
+        driver.begin_with_next("BEGIN", "SET LOCAL synchronous_commit = off", _LOCK)
 
 
-_LOCK = f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})"
-_BEGIN_WRITING = f"BEGIN; {_LOCK}"
-_BEGIN_WRITING_UNFLUSHED = f"BEGIN; SET LOCAL synchronous_commit = off; {_LOCK}"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LOCK = f"SELECT pg_advisory_xact_lock({_WRITERS_LOCK})"
 
 
 def _file_of(engine: Engine) -> Path | None:

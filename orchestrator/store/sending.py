@@ -6,83 +6,88 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Dialect, Table
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 
 @contextmanager
 def sent_together(session: Session) -> Iterator[None]:
-    """On PostgreSQL, the statements inside go to the server together, and it answers once for all.
+    """On PostgreSQL, the statements inside go to the server together, and it answers with the next one or
+    with the commit.
 
     Nothing may be asked of their results, not even how many rows they changed: the first error of any is
-    raised at the end.
+    raised there.
     """
     connection = session.connection()
     if connection.dialect.name == "sqlite":
         yield  # in this process: there is no way to save
         return
     driver: Any = connection.connection.driver_connection
-    try:
-        with driver.pipeline():
-            yield
-    except connection.dialect.loaded_dbapi.Error as error:
-        if driver.closed:
-            connection.invalidate(error)
-        raise DBAPIError("sent together", None, error, connection_invalidated=driver.closed) from error
+    with driver.sent_together():
+        yield
 
 
 Rows = Sequence[Mapping[str, Any]]
 """Of one table, all with the same columns in the same order."""
 
 
-def insert_rows(session: Session, table: Table, rows: Rows) -> None:
-    """Insert rows: on PostgreSQL by one statement with one parameter."""
-    if not rows:
-        return
-    connection, columns = session.connection(), tuple(rows[0])
+class Write(NamedTuple):
+    """What is written to one table."""
+
+    how: Literal["insert", "set", "add"]
+    """New rows; other values in rows that are there, each known by its `id`; or numbers added to theirs."""
+    table: Table
+    rows: Rows
+
+
+def write_all(session: Session, writes: Sequence[Write]) -> None:
+    """Write to several tables, no row twice: on PostgreSQL by one statement with a parameter a table."""
+    writes = [write for write in writes if write.rows]
+    connection = session.connection()
     if connection.dialect.name == "sqlite":
-        values = _values(connection.dialect, table, columns, rows)
-        connection.exec_driver_sql(_insert_each(table, columns), values)
-    else:
-        connection.exec_driver_sql(_insert_all(table, columns), (_document(rows),))
+        for how, table, rows in writes:
+            columns = _columns(how, rows)
+            connection.exec_driver_sql(
+                _each(how, table, columns), _values(connection.dialect, table, columns, rows)
+            )
+    elif writes:
+        statement = _all(tuple((how, table, _columns(how, rows)) for how, table, rows in writes))
+        connection.exec_driver_sql(statement, tuple(_document(write.rows) for write in writes))
 
 
-def set_rows(session: Session, table: Table, rows: Rows) -> None:
-    """Set columns of rows that are there, each named by its `id`; sent as by `insert_rows`."""
-    if not rows:
-        return
-    connection, columns = session.connection(), tuple(name for name in rows[0] if name != "id")
-    if connection.dialect.name == "sqlite":
-        values = _values(connection.dialect, table, (*columns, "id"), rows)
-        connection.exec_driver_sql(_set_each(table, columns), values)
-    else:
-        connection.exec_driver_sql(_set_all(table, columns), (_document(rows),))
-
-
-@cache
-def _insert_each(table: Table, columns: tuple[str, ...]) -> str:
-    return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
+def _columns(how: str, rows: Rows) -> tuple[str, ...]:
+    """In the order of the parameters: what a row is known by comes last."""
+    names = tuple(rows[0])
+    return names if how == "insert" else (*(name for name in names if name != "id"), "id")
 
 
 @cache
-def _set_each(table: Table, columns: tuple[str, ...]) -> str:
-    return f"UPDATE {table.name} SET {', '.join(f'{name} = ?' for name in columns)} WHERE id = ?"
+def _each(how: str, table: Table, columns: tuple[str, ...]) -> str:
+    """For SQLite, a row at a time."""
+    if how == "insert":
+        return f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({', '.join('?' for _ in columns)})"
+    held = "{0} + " if how == "add" else ""
+    news = ", ".join(f"{{0}} = {held}?".format(name) for name in columns[:-1])
+    return f"UPDATE {table.name} SET {news} WHERE id = ?"
 
 
 @cache
-def _insert_all(table: Table, columns: tuple[str, ...]) -> str:
-    names = ", ".join(columns)
-    return f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {_told(table, columns)}"
+def _all(writes: tuple[tuple[str, Table, tuple[str, ...]], ...]) -> str:
+    """For PostgreSQL, all rows at once."""
+    *before, last = (_of_table(*write) for write in writes)
+    parts = ", ".join(f"part_{n} AS ({part})" for n, part in enumerate(before))
+    return f"WITH {parts} {last}" if before else last
 
 
-@cache
-def _set_all(table: Table, columns: tuple[str, ...]) -> str:
-    news = ", ".join(f"{name} = told.{name}" for name in columns)
-    told = _told(table, ("id", *columns))
-    return f"UPDATE {table.name} SET {news} FROM {told} WHERE {table.name}.id = told.id"
+def _of_table(how: str, table: Table, columns: tuple[str, ...]) -> str:
+    name, told = table.name, _told(table, columns)
+    if how == "insert":
+        return f"INSERT INTO {name} ({', '.join(columns)}) SELECT {', '.join(columns)} FROM {told}"
+    held = f"{name}.{{0}} + " if how == "add" else ""
+    news = ", ".join(f"{{0}} = {held}told.{{0}}".format(column) for column in columns[:-1])
+    return f"UPDATE {name} SET {news} FROM {told} WHERE {name}.id = told.id"
 
 
 def _told(table: Table, columns: tuple[str, ...]) -> str:
