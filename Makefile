@@ -9,7 +9,7 @@ demo: $(VENV)/train.installed
 	$(BIN)/headcount table quickstart
 	$(BIN)/headcount report quickstart --out report.html
 	@echo "The dashboard: make serve, then http://127.0.0.1:8321"
-	@for archive in $(wildcard sweeps/*.tar.gz); do echo "A finished study to browse there: $(BIN)/headcount import $$archive"; done
+	@for archive in $(wildcard sweeps/*.tar.gz); do echo "A study to browse there: $(BIN)/headcount import $$archive"; done
 
 serve: $(VENV)/train.installed
 	$(BIN)/headcount serve
