@@ -1,26 +1,25 @@
 """The errors of a loss, kept apart: between seeds, between steps, and over validation windows."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Text, case, cast, select
+from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
+from headcount.api.results.job_tails import job_tails
 from headcount.api.results.lookup import NotFoundError, find_job, find_sweep
 from headcount.api.results.records import Record, provenance, settings
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store.models import Evaluation, Job, SweepJob
 from headcount.sweeps.statistics import MeanEstimate, TailError, tail_error, window_error
-from headcount.sweeps.statistics.tail import tail_errors, window_standard_errors
+from headcount.sweeps.statistics.tail import tail_columns, window_standard_errors
 
 Array = NDArray[np.float64]
-T = TypeVar("T")
 
 FEWEST = 6
 """Evaluations of a tail from which on its error between steps can be told."""
@@ -98,14 +97,16 @@ Place = tuple[int, int]
 
 def error_records(session: Session, table: AblationTable) -> list[Record]:
     """A row a cell with a finished job: the spread between its seeds, and the errors inside its jobs."""
-    losses, windows = _tails(session, table.sweep)
+    tails = job_tails(session, find_sweep(session, table.sweep).id)
+    windows = {(tail.cell, tail.seed): tail.windows for tail in tails if tail.windows is not None}
     controls = {row.cell: row.control for row in table.rows if row.control is not None}
     seeds: defaultdict[int, list[int]] = defaultdict(list)
-    for cell, seed in losses:
-        seeds[cell].append(seed)
-    inside = _of_each(tail_errors, {place: x for place, x in losses.items() if len(x) >= FEWEST})
-    own = _of_each(window_standard_errors, windows)
-    apart = _of_each(window_standard_errors, _differences(windows, controls))
+    for tail in tails:
+        seeds[tail.cell].append(tail.seed)
+    inside: dict[Place, tuple[float, float, float]] = {}
+    for places, losses in _alike({(t.cell, t.seed): t.losses for t in tails if len(t.losses) >= FEWEST}):
+        inside |= zip(places, _step_errors(losses), strict=True)
+    own, apart = _window_errors(windows, controls)
     records = []
     for row in table.rows:
         places = [(row.cell, seed) for seed in seeds[row.cell]]
@@ -115,9 +116,9 @@ def error_records(session: Session, table: AblationTable) -> list[Record]:
         records.append(
             settings(table, row)
             | {"seed_sd": row.sd, "seed_se": row.se, "n": row.n}
-            | {"step_se": _rms([error.se for error in errors])}
-            | {"step_autocorrelation": _mean([error.autocorrelation for error in errors])}
-            | {"step_effective_n": _mean([error.effective_n for error in errors])}
+            | {"step_se": _rms([se for se, _, _ in errors])}
+            | {"step_autocorrelation": _mean([autocorrelation for _, autocorrelation, _ in errors])}
+            | {"step_effective_n": _mean([effective_n for _, _, effective_n in errors])}
             | {"window_se": _rms([own[place] for place in places if place in own])}
             | {"delta_window_se": _rms([apart[place] for place in places if place in apart])}
             | provenance(row)
@@ -125,50 +126,39 @@ def error_records(session: Session, table: AblationTable) -> list[Record]:
     return records
 
 
-def _tails(session: Session, sweep: str) -> tuple[dict[Place, list[float]], dict[Place, Array]]:
-    """The losses of each finished job's tail in order; those by window at its last step, if two or more."""
-    of_sweep = (SweepJob.sweep_id == find_sweep(session, sweep).id, Job.state == "finished")
-    at_end = case((Evaluation.step == Job.step, cast(Evaluation.window_losses, Text)), else_=None)
-    query = (
-        select(SweepJob.cell_id, Job.seed, Job.tail, Evaluation.loss, at_end)
-        .join(Job, Job.id == SweepJob.job_id)
-        .join(Evaluation, Evaluation.job_id == Job.id)
-        .where(*of_sweep, _in_tail())
-        .order_by(SweepJob.job_id, Evaluation.step)
-    )
-    losses: defaultdict[tuple[int, int, int | None], list[float]] = defaultdict(list)
-    windows = {}
-    # rows of columns alone come faster than through the session
-    for cell, seed, tail, loss, text in session.connection().execute(query).all():
-        told = losses[cell, seed, tail]
-        if loss is not None:
-            told.append(loss)
-        if text is not None:
-            of_windows = from_json(text)
-            if of_windows and len(of_windows) > 1 and None not in of_windows:
-                windows[cell, seed] = np.array(of_windows, dtype=np.float64)
-    return {(c, s): x if tail is None else x[-tail:] for (c, s, tail), x in losses.items()}, windows
+def _step_errors(losses: Array) -> Iterable[tuple[float, float, float]]:
+    """Of each job the standard error, the autocorrelation and the effective n."""
+    found = tail_columns(losses)
+    effective_n = losses.shape[1] / found.inflation
+    return zip(found.se.tolist(), found.autocorrelation.tolist(), effective_n.tolist(), strict=True)
 
 
-def _differences(windows: Mapping[Place, Array], controls: Mapping[int, int]) -> dict[Place, Array]:
-    """To the control's job at the same seed, over the same windows."""
-    found = {}
-    for (cell, seed), own in windows.items():
-        other = windows.get((controls.get(cell, -1), seed))
-        if other is not None and len(other) == len(own):
-            found[cell, seed] = own - other
-    return found
+def _window_errors(
+    windows: Mapping[Place, Sequence[float | None]], controls: Mapping[int, int]
+) -> tuple[dict[Place, float], dict[Place, float]]:
+    """Of each job whose windows are all finite; and of its difference to the control's job at the same seed,
+    over the same windows."""
+    own: dict[Place, float] = {}
+    apart: dict[Place, float] = {}
+    for places, losses in _alike(windows):
+        whole = np.flatnonzero(~np.isnan(losses).any(axis=1)).tolist()
+        at = {places[i]: i for i in whole}
+        pairs = {place: at.get((controls.get(place[0], -1), place[1])) for place in at}
+        paired = {place: other for place, other in pairs.items() if other is not None}
+        differences = losses[[at[place] for place in paired]] - losses[[*paired.values()]]
+        own |= zip(at, window_standard_errors(losses[whole]).tolist(), strict=True)
+        if paired:
+            apart |= zip(paired, window_standard_errors(differences).tolist(), strict=True)
+    return own, apart
 
 
-def _of_each(errors: Callable[[Array], Iterable[T]], rows: Mapping[Place, Any]) -> dict[Place, T]:
-    """The errors of each row, those of one length at once."""
+def _alike(rows: Mapping[Place, Any]) -> Iterator[tuple[list[Place], Array]]:
+    """The rows of one length at once; NaN for None."""
     by_length: defaultdict[int, list[Place]] = defaultdict(list)
     for place, row in rows.items():
         by_length[len(row)].append(place)
-    found: dict[Place, T] = {}
     for places in by_length.values():
-        found.update(zip(places, errors(np.array([rows[place] for place in places])), strict=True))
-    return found
+        yield places, np.array([rows[place] for place in places], float)
 
 
 def _rms(values: Sequence[float]) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,11 +40,21 @@ def tail_error(evaluations: Values) -> TailError:
     corrected for its bias about a line, −(2 + 4ρ)/n, and taken as that of an AR(1) process.
     """
     y = finite_vector(evaluations, "evaluations")
-    (error,) = tail_errors(y[None, :])
-    return error
+    mean, sd, se, autocorrelation, inflation = (float(column[0]) for column in tail_columns(y[None, :]))
+    return TailError(mean, sd, se, autocorrelation, inflation, len(y))
 
 
-def tail_errors(evaluations: Array) -> list[TailError]:
+class TailColumns(NamedTuple):
+    """The fields of `TailError`, each of many jobs."""
+
+    mean: Array
+    sd: Array
+    se: Array
+    autocorrelation: Array
+    inflation: Array
+
+
+def tail_columns(evaluations: Array) -> TailColumns:
     """As `tail_error`, of many jobs at once: of finite losses, jobs × evaluations."""
     n = evaluations.shape[1]
     if n < 6:
@@ -58,9 +69,7 @@ def tail_errors(evaluations: Array) -> list[TailError]:
     rho = np.divide(products, squares, out=np.zeros_like(squares), where=squares > 0)
     rho = np.clip((n * rho + 2) / (n - 4), 0.0, 0.99)
     inflation = _inflation(n, rho)
-    columns = (mean, sd, sd * np.sqrt(inflation / n), rho, inflation)
-    told = zip(*(column.tolist() for column in columns), strict=True)
-    return [TailError(m, spread, se, r, costs, n) for m, spread, se, r, costs in told]
+    return TailColumns(mean, sd, sd * np.sqrt(inflation / n), rho, inflation)
 
 
 def ar1_inflation(n: int, autocorrelation: float) -> float:
