@@ -47,6 +47,19 @@ COMMANDS = {
 }
 """The module of each command, imported only when the command is used: `headcount status` loads no torch."""
 
+SECTIONS = {
+    "Train a sweep": ("studies", "plan", "run", "status"),
+    "See what came out": ("table", "report", "figure", "serve", "scaling"),
+    "Follow and change it": (
+        *("jobs", "logs", "why", "cancel", "pause", "resume", "retry", "priority", "delete"),
+        "replay",
+    ),
+    "As a team": ("scheduler", "submit", "watch", "token"),
+    "One job or model": ("train", "probe", "generate", "evaluate", "convert"),
+    "Data and upkeep": ("data", "import", "export", "doctor", "gc", "db", "bench"),
+}
+"""The commands as `headcount --help` shows them, a newcomer's first ones first."""
+
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are asked for."""
@@ -59,6 +72,12 @@ class LazyGroup(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(COMMANDS[name]), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in SECTIONS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(n, c.get_short_help_str(200)) for n, c in commands if c], col_max=12)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
