@@ -75,6 +75,32 @@ def test_errors_by_cell_are_root_mean_squares_over_its_finished_jobs(
         assert (record["delta_window_se"] is None) == row.is_control
 
 
+def test_what_is_not_finite_counts_in_no_error(
+    session: Session, windows: dict[tuple[str, int], list[float]]
+) -> None:
+    row = ablation_table(session, "head-count").treatments[-1]
+    cell = row.cell
+    gap, hole, short = session.scalars(select(SweepJob).where(SweepJob.cell_id == cell)).all()
+    assert (row.state, gap.control_job_id is not None) == ("done", True)
+    session.get_one(Evaluation, (gap.job_id, 350)).loss = None
+    holed = windows[hole.job_id, 400]
+    session.get_one(Evaluation, (hole.job_id, 400)).window_losses = [None, *holed[1:]]
+    session.get_one(Evaluation, (short.job_id, 400)).window_losses = windows[short.job_id, 400][1:]
+    session.flush()
+    (record,) = (r for r in measured_table(session, "head-count", "errors").rows if r["cell"] == cell)
+
+    tails = [_losses(session, wish.job_id)[-10 if wish is gap else -TAIL :] for wish in (gap, hole, short)]
+    assert record["step_se"] == pytest.approx(np.sqrt(np.mean([tail_error(tail).se ** 2 for tail in tails])))
+    whole = [windows[gap.job_id, 400], windows[short.job_id, 400][1:]]
+    over = [window_error([losses]).se or 0 for losses in whole]
+    assert record["window_se"] == pytest.approx(np.sqrt(np.mean(np.square(over))))
+    theirs = windows[gap.control_job_id or "", 400]
+    delta = np.subtract(
+        windows[gap.job_id, 400], theirs
+    ).tolist()  # the others' windows are not their controls'
+    assert record["delta_window_se"] == pytest.approx(window_error([delta]).se)
+
+
 def test_a_job_that_reports_over_another_tail_is_judged_by_that(session: Session) -> None:
     build_sweep(session, heads=(8,), kv_heads=(1,), seeds=(0,))
     session.execute(update(Job).values(tail=6))
