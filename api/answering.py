@@ -20,8 +20,10 @@ from sqlalchemy.orm import Session
 from headcount.api import results
 from headcount.api.caching import check_cached, normal_query, validators
 from headcount.api.formats import MEDIA_TYPES
-from headcount.api.looks import Looks
+from headcount.api.looks import Look, Looks
 from headcount.api.results import AblationTable
+from headcount.api.results.sweeps import SweepVersions
+from headcount.api.versions import VersionOf, of_results
 from headcount.orchestrator.store import Store
 
 T = TypeVar("T")
@@ -187,9 +189,8 @@ async def answer_from_table(
 async def _answer(
     request: Request, version_of: Callable[[Session], str], made: Callable[[Wish], Kept[Body]], form: str
 ) -> Response:
-    looks: Looks = request.app.state.looks
     answers: Answers = request.app.state.answers
-    version = await looks.ask(version_of)
+    version = await _version(request, version_of)
     check_cached(request, version, form)
     question = "\0".join((request.scope["path"], normal_query(request), form))
     found = await answers.get(question, version, made)
@@ -197,18 +198,17 @@ async def _answer(
     return Response(found.value.content, 200, headers, media_type=MEDIA_TYPES.get(form))
 
 
+async def _version(request: Request, version_of: Callable[[Session], str]) -> str:
+    """As it is after the request came."""
+    looks: Looks = request.app.state.looks
+    put: Look[SweepVersions] | None = getattr(request.state, "versions", None)
+    if put is not None and isinstance(version_of, VersionOf) and version_of.look == put.question:
+        return version_of.among(await looks.take(put))
+    return await looks.ask(version_of)
+
+
 def _body(content: Body | bytes) -> Body:
     return content if isinstance(content, Body) else Body(content)
-
-
-def of_sweep(sweep: str) -> Callable[[Session], str]:
-    """The version of all that is shown of a sweep, the progress of its running jobs included."""
-    return lambda session: results.sweep_version(session, sweep)
-
-
-def of_results(sweep: str) -> Callable[[Session], str]:
-    """The version of all that a sweep's tables depend on."""
-    return lambda session: results.results_version(session, sweep)
 
 
 def as_json(value: Any) -> bytes:

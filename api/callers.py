@@ -5,6 +5,7 @@ the first token is made, whoever Host and Origin let in may do everything, if th
 """
 
 import contextlib
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,9 +13,11 @@ from anyio import to_thread
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
 
+from headcount.api.dependencies import SWEEP_NAME
 from headcount.api.looks import Looks
 from headcount.api.problems import Problem
 from headcount.api.security import Access, scope_of
+from headcount.api.versions import SweepLook
 from headcount.orchestrator.store import Store
 from headcount.orchestrator.store.journal import now, user_name
 from headcount.orchestrator.store.models import Token
@@ -68,22 +71,32 @@ async def check_scope(request: Request) -> None:
     request.state.caller = caller
 
 
+def _put_versions(request: Request, looks: Looks) -> None:
+    """Have the store asked for the versions of the sweep, with which its answer begins, when it is asked who
+    the caller is."""
+    sweep = request.path_params.get("sweep")
+    if request.method in ("GET", "HEAD") and isinstance(sweep, str) and re.fullmatch(SWEEP_NAME, sweep):
+        request.state.versions = looks.put(SweepLook(sweep))
+
+
 async def find_caller(request: Request) -> Caller:
     """Who asks by this request. Raises `TokenNeeded` where that is nobody."""
     access: Access = request.app.state.access
     header = request.headers.get("authorization")
     cookie = request.cookies.get(COOKIE)
 
-    def look(session: Session) -> tuple[Token | None, bool]:
-        """Their token, and whether everyone may come in without one."""
+    def look(session: Session) -> Token | None:
         if header is not None:
-            return find_token(session, _bearer(header)), False
-        token = find_login(session, cookie) if cookie is not None else None
-        return token, access.open and token is None and not any_token(session)
+            return find_token(session, _bearer(header))
+        return find_login(session, cookie) if cookie is not None else None
 
     looks: Looks = request.app.state.looks
-    token, is_open = await looks.ask(look)
-    if is_open:
+    shows_nothing = header is None and cookie is None
+    if shows_nothing and not access.open:
+        raise _unknown(header)
+    _put_versions(request, looks)
+    token = None if shows_nothing else await looks.ask(look)
+    if token is None and header is None and access.open and not await looks.ask(any_token):
         return Caller(user_name(), frozenset(SCOPES))
     if token is None:
         raise _unknown(header)

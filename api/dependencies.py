@@ -31,7 +31,9 @@ async def get_settings(request: Request) -> Settings:
 StoreDep = Annotated[Store, Depends(get_store)]
 SettingsDep = Annotated[Settings, Depends(get_settings)]
 
-SweepName = Annotated[str, Path(pattern=r"^[A-Za-z0-9_.-]{1,200}$", description="The name of a sweep.")]
+SWEEP_NAME = r"^[A-Za-z0-9_.-]{1,200}$"
+
+SweepName = Annotated[str, Path(pattern=SWEEP_NAME, description="The name of a sweep.")]
 CellId = Annotated[int, Path(ge=1, le=LARGEST, description="As in the list of cells.")]
 JobId = Annotated[str, Path(pattern=r"^[0-9a-f]{64}$", description="As in the list of jobs.")]
 

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Request
 from sqlalchemy.orm import Session
 from starlette.responses import Response
 
-from headcount.api.answering import Body, of_sweep
+from headcount.api.answering import Body
 from headcount.api.results import job_view
 from headcount.api.security import needs
-from headcount.api.versions import job_version, sweeps_version
+from headcount.api.versions import job_version, of_sweep, sweeps_version
 from headcount.dashboard.exports.files import MEDIA_TYPES, file_of
 from headcount.dashboard.pages.compare_view import comparison
 from headcount.dashboard.pages.job import title_of

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Float, case, cast, func, select
+from sqlalchemy import Float, bindparam, case, cast, func, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.lookup import find_sweep
@@ -118,19 +118,9 @@ def sweep_view(session: Session, name: str) -> SweepView:
     cells, controls = session.execute(
         select(func.count(), func.count().filter(Cell.is_control)).where(Cell.sweep_id == sweep.id)
     ).one()
-    fingerprints = (
-        select(Job.fingerprint)
-        .join(SweepJob, SweepJob.job_id == Job.id)
-        .where(SweepJob.sweep_id == sweep.id)
-        .distinct()
-        .subquery()
-    )
-    data = session.execute(
-        select(fingerprints.c.fingerprint, func.coalesce(Dataset.name, ""))
-        .outerjoin(Dataset, Dataset.fingerprint == fingerprints.c.fingerprint)
-        .order_by(fingerprints.c.fingerprint)
-    )
     counts = _counts(session, [sweep.id]).get(sweep.id, [])
+    data = sorted({count.fingerprint for count in counts})
+    names = dict(session.execute(select(Dataset.fingerprint, Dataset.name)).all())
     return SweepView(
         **_summary(sweep, counts),
         axes={axis: tuple(values) for axis, values in sweep.axes.items()},
@@ -139,7 +129,7 @@ def sweep_view(session: Session, name: str) -> SweepView:
         exploratory=sweep.is_exploratory,
         cells=cells,
         controls=controls,
-        data=tuple(DataView(fingerprint, name) for fingerprint, name in data),
+        data=tuple(DataView(fingerprint, names.get(fingerprint, "")) for fingerprint in data),
         yaml=sweep.yaml,
         growing=sweep.growth in ("growing", "held"),
         growth=tuple(growth_words(session, sweep)),
@@ -157,35 +147,52 @@ def _pruned(session: Session, sweep_id: int) -> int:
 
 
 def _waiting_and_running(counts: "Sequence[_Count]") -> tuple[int, int]:
-    jobs = {count.state: count.jobs for count in counts}
-    running = jobs.get("running", 0) + jobs.get("cancelling", 0)
-    return jobs.get("queued", 0) + running, running
+    jobs = _by_state(counts)
+    running = jobs["running"] + jobs["cancelling"]
+    return jobs["queued"] + running, running
 
 
-def sweep_version(session: Session, name: str) -> str:
-    """What changes whenever the sweep's results do, and differs between sweeps. Raises `NotFoundError`."""
-    return _version(session, name, Sweep.version, "")
+class SweepVersions(NamedTuple):
+    """What changes whenever what is shown of a sweep does, and differs between sweeps."""
+
+    sweep: str
+    results: str
+    """Of what shows no running job's progress: tables, statistics, cells."""
 
 
-def results_version(session: Session, name: str) -> str:
-    """As `sweep_version`, for what shows no running job's progress: tables, statistics, cells."""
-    return _version(session, name, Sweep.results_version, "results.")
-
-
-def _version(session: Session, name: str, column: Any, of: str) -> str:
-    found = session.execute(select(Sweep.id, column, Sweep.created).where(Sweep.name == name)).first()
+def sweep_versions(session: Session, name: str) -> SweepVersions:
+    """Raises `NotFoundError`."""
+    found = session.connection().execute(_VERSIONS, {"named": name}).first()
     if found is None:
         find_sweep(session, name)  # raises, and says which name is near
     assert found is not None
-    sweep_id, version, created = found
-    return f"{sweep_id}.{of}{version}.{created.timestamp():.6f}"
+    sweep_id, version, of_results, created = found
+    begun = f"{created.timestamp():.6f}"
+    return SweepVersions(f"{sweep_id}.{version}.{begun}", f"{sweep_id}.results.{of_results}.{begun}")
+
+
+_SWEEP: Any = Sweep.__table__
+_VERSIONS = select(_SWEEP.c.id, _SWEEP.c.version, _SWEEP.c.results_version, _SWEEP.c.created).where(
+    _SWEEP.c.name == bindparam("named")
+)
+
+
+def sweep_version(session: Session, name: str) -> str:
+    """Of all that is shown of the sweep. Raises `NotFoundError`."""
+    return sweep_versions(session, name).sweep
+
+
+def results_version(session: Session, name: str) -> str:
+    """Of the sweep's tables. Raises `NotFoundError`."""
+    return sweep_versions(session, name).results
 
 
 @dataclass(frozen=True)
 class _Count:
-    """The jobs of one sweep in one state."""
+    """The jobs of one sweep in one state on one data set."""
 
     state: str
+    fingerprint: str
     jobs: int
     flops: float
     flops_done: float
@@ -202,6 +209,7 @@ def _counts(session: Session, sweep_ids: Sequence[int]) -> dict[int, list[_Count
         select(
             SweepJob.sweep_id,
             Job.state,
+            Job.fingerprint,
             func.count(),
             func.sum(Job.flops),
             func.sum(done),
@@ -209,7 +217,7 @@ def _counts(session: Session, sweep_ids: Sequence[int]) -> dict[int, list[_Count
         )
         .join(Job, Job.id == SweepJob.job_id)
         .where(SweepJob.sweep_id.in_(sweep_ids))
-        .group_by(SweepJob.sweep_id, Job.state)
+        .group_by(SweepJob.sweep_id, Job.state, Job.fingerprint)
     )
     counted: dict[int, list[_Count]] = {}
     for sweep, *fields in session.execute(query):
@@ -217,8 +225,16 @@ def _counts(session: Session, sweep_ids: Sequence[int]) -> dict[int, list[_Count
     return counted
 
 
+def _by_state(counts: Sequence[_Count]) -> dict[str, int]:
+    """Number of jobs, every state named."""
+    jobs = dict.fromkeys(JOB_STATES, 0)
+    for count in counts:
+        jobs[count.state] += count.jobs
+    return jobs
+
+
 def _summary(sweep: Sweep, counts: Sequence[_Count]) -> dict[str, Any]:
-    states = dict.fromkeys(JOB_STATES, 0) | {c.state: c.jobs for c in counts}
+    states = _by_state(counts)
     flops = sum(c.flops for c in counts)
     return {
         "name": sweep.name,

@@ -8,7 +8,7 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.answering import answer, of_results
+from headcount.api.answering import answer
 from headcount.api.bodies import table_body
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
@@ -18,6 +18,7 @@ from headcount.api.negotiation import suffix_form
 from headcount.api.problems import responses
 from headcount.api.results import NamedTable, Statistic, Value
 from headcount.api.security import needs
+from headcount.api.versions import of_results
 
 router = APIRouter(prefix="/api/v1/sweeps/{sweep}", tags=["results"])
 

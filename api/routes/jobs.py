@@ -12,7 +12,7 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.answering import Body, answer, as_json, of_sweep
+from headcount.api.answering import Body, answer, as_json
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.dependencies import LARGEST, JobId, Query, SweepName, no_query
 from headcount.api.formats import to_csv
@@ -27,7 +27,7 @@ from headcount.api.results import (
     WishedJob,
 )
 from headcount.api.security import needs
-from headcount.api.versions import job_version, sweeps_version
+from headcount.api.versions import job_version, of_sweep, sweeps_version
 
 router = APIRouter(prefix="/api/v1", tags=["jobs"], responses=responses(404) | NOT_MODIFIED)
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from starlette.responses import Response
 
 from headcount.api import results
-from headcount.api.answering import Body, answer, answer_from_table, as_json, of_results
+from headcount.api.answering import Body, answer, answer_from_table, as_json
 from headcount.api.bodies import table_body
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.columns import DIGITS
@@ -30,6 +30,7 @@ from headcount.api.results import (
     PairedStatistics,
 )
 from headcount.api.security import needs
+from headcount.api.versions import of_results
 from headcount.orchestrator.artifacts.folder import open_artifacts
 
 router = APIRouter(prefix="/api/v1/sweeps/{sweep}", tags=["results"], responses=responses(404) | NOT_MODIFIED)

@@ -11,7 +11,7 @@ from pydantic import Field
 from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.answering import answer, as_json, of_sweep
+from headcount.api.answering import answer, as_json
 from headcount.api.caching import NOT_MODIFIED
 from headcount.api.callers import CallerDep
 from headcount.api.dependencies import Query, SettingsDep, StoreDep, SweepName, no_query
@@ -21,7 +21,7 @@ from headcount.api.problems import responses
 from headcount.api.results import SweepSummary, SweepView
 from headcount.api.security import needs
 from headcount.api.submission import PlanView, SubmissionView, plan_view, read_spec, spec_text, store_sweep
-from headcount.api.versions import sweeps_version
+from headcount.api.versions import of_sweep, sweeps_version
 
 router = APIRouter(prefix="/api/v1/sweeps", tags=["sweeps"])
 

@@ -9,11 +9,10 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headcount.api.answering import of_sweep
 from headcount.api.app import create_app
 from headcount.api.dependencies import LARGEST, SettingsDep, StoreDep
 from headcount.api.security import Access, needs
-from headcount.api.versions import job_version, sweeps_version
+from headcount.api.versions import job_version, of_sweep, sweeps_version
 from headcount.dashboard import figure_files
 from headcount.dashboard.html import compare_html, job_html, reference_html, sweep_html, sweeps_html
 from headcount.dashboard.pages import login

@@ -4,14 +4,17 @@ import re
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from builders import build_sweep
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import RouteContext, iter_route_contexts
 from fastapi.testclient import TestClient
-from sqlalchemy import select
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
 from headcount.api.app import create_app
 from headcount.api.callers import COOKIE
@@ -212,3 +215,40 @@ def test_a_live_stream_ends_with_its_token(
     answer = client.get("/api/v1/events", headers=bearer(text))  # returns only because the stream ends
     revoking.join()
     assert (answer.status_code, answer.text.count("event:")) == (200, 0)
+
+
+class Watched(Store):
+    """A store that counts how often it is looked at."""
+
+    looks = 0
+
+    @contextmanager
+    def look(self) -> Iterator[Session]:
+        self.looks += 1
+        with super().look() as session:
+            yield session
+
+
+def test_who_asks_and_the_state_of_the_sweep_are_one_look_at_the_store(store: Store, tmp_path: Path) -> None:
+    with store.write() as session:
+        build_sweep(session, heads=(1,), kv_heads=(1,), curves=False)
+    watched = Watched(store.engine)
+    client = TestClient(create_app(watched, Settings(tmp_path, "", tmp_path)), base_url="http://127.0.0.1")
+    path = "/api/v1/sweeps/head-count"
+    first = client.get(path)
+    assert (first.status_code, watched.looks) == (200, 1)
+    known = {"If-None-Match": first.headers["etag"]}
+    assert (client.get(path, headers=known).status_code, watched.looks) == (304, 2)
+    with store.write() as session:
+        session.execute(update(Sweep).values(version=Sweep.version + 1))
+    assert (client.get(path, headers=known).status_code, watched.looks) == (200, 3)
+    token = bearer(make(store, "ada", "read"))
+    assert (client.get(path, headers=token).status_code, watched.looks) == (200, 4)
+    assert client.get("/api/v1/sweeps/head-count%00", headers=token).status_code == 422
+
+
+def test_strangers_at_a_closed_service_leave_nothing_behind(store: Store, tmp_path: Path) -> None:
+    app = create_app(store, Settings(tmp_path, "", tmp_path), access=Access(open=False))
+    client = TestClient(app, base_url="http://127.0.0.1")
+    assert client.get("/api/v1/sweeps/head-count").status_code == 401
+    assert not app.state.looks._waiting
