@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from time import monotonic
 from typing import Annotated, Any
 
 import fastapi
@@ -9,14 +11,17 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
+from sqlalchemy.orm import Session
 
 from headcount.api import results
-from headcount.api.callers import CallerDep, may_go_on
+from headcount.api.callers import Caller, CallerDep, may_go_on
 from headcount.api.dependencies import LARGEST, Query, StoreDep
 from headcount.api.formats import plain
+from headcount.api.looks import Looks
 from headcount.api.problems import Problem, responses
 from headcount.api.results import EventView
 from headcount.api.security import needs
+from headcount.orchestrator.store import Store
 
 router = APIRouter(prefix="/api/v1", tags=["events"])
 
@@ -38,6 +43,29 @@ class Streams:
     def __init__(self) -> None:
         self.open = 0
         self.stopping = False
+
+
+@dataclass(frozen=True)
+class _Following:
+    """Asks for the events behind one; none where the caller may not go on.
+
+    Streams that are as far as each other in the same events ask the same: the store is asked once for all.
+    """
+
+    after: int
+    sweep: str | None
+    caller: Caller
+
+    def __call__(self, session: Session) -> tuple[EventView, ...] | None:
+        if not may_go_on(session, self.caller):
+            return None
+        return results.events_after(session, self.after, sweep=self.sweep, limit=PAGE)
+
+
+def _read(store: Store, following: _Following) -> tuple[EventView, ...] | None:
+    """Beside the short questions, which a page of a stream that is behind would keep waiting."""
+    with store.read() as session:
+        return following(session)
 
 
 def _last_id(
@@ -76,20 +104,20 @@ async def stream_events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Events in the order of commits. A client that sends Last-Event-ID misses none and sees none twice."""
 
-    def read(after: int) -> tuple[EventView, ...] | None:
-        with store.read() as session:
-            if not may_go_on(session, caller):
-                return None
-            return results.events_after(session, after, sweep=query.sweep, limit=PAGE)
-
     streams: Streams = request.app.state.streams
+    looks: Looks = request.app.state.looks
     streams.open += 1
     try:
         yield ServerSentEvent(comment="the stream is open", retry=2000)
         if request.state.is_head:
             return
+        is_behind = True
         while not streams.stopping:
-            events = await run_in_threadpool(read, last_id)
+            following = _Following(last_id, query.sweep, caller)
+            if is_behind:
+                events = await run_in_threadpool(_read, store, following)
+            else:
+                events = await looks.ask(following)
             if events is None:
                 return
             for event in events:
@@ -97,10 +125,11 @@ async def stream_events(
                 if event.sweep is None:
                     continue  # of tokens: for the audit alone
                 yield ServerSentEvent(id=str(event.id), event=event.kind, data=_data(event))
-            if len(events) < PAGE:
+            is_behind = len(events) == PAGE
+            if not is_behind:
                 if not query.follow:
                     return
-                await asyncio.sleep(POLL_SECONDS)
+                await asyncio.sleep(POLL_SECONDS - monotonic() % POLL_SECONDS)  # all at the same moments
     finally:
         streams.open -= 1
 

@@ -4,18 +4,22 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import uvicorn
 from builders import START, build_sweep
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from sqlalchemy import select
+from sqlalchemy.event import listens_for, remove
 
 from headcount.api.results import events_after, newest_event
 from headcount.api.routes import events
@@ -124,6 +128,58 @@ def test_a_stream_that_cannot_begin_is_a_problem(filled: Store, app: FastAPI, cl
     app.state.streams.open = events.MAX_STREAMS
     answer = client.get("/api/v1/events?follow=false")
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
+
+
+FOLLOWERS = 12
+
+
+def test_followers_at_the_same_place_are_one_question_to_the_store(
+    filled: Store, app: FastAPI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.1)
+    asked: list[str] = []
+    open_streams = threading.Barrier(FOLLOWERS + 1)
+
+    def follow(url: str) -> str:
+        with httpx2.stream("GET", f"{url}/api/v1/events?sweep=one", timeout=20) as answer:
+            lines = answer.iter_lines()
+            next(lines)
+            open_streams.wait(20)
+            return next(line for line in lines if line.startswith("id:"))
+
+    with _served(app) as url, ThreadPoolExecutor(FOLLOWERS) as pool:
+        followers = [pool.submit(follow, url) for _ in range(FOLLOWERS)]
+        open_streams.wait(20)
+        time.sleep(0.5)  # all have looked by themselves once
+
+        @listens_for(filled.engine, "before_cursor_execute")
+        def note(connection: Any, cursor: Any, statement: str, *others: Any) -> None:
+            if "FROM event" in statement:
+                asked.append(statement)
+
+        begun = time.monotonic()
+        time.sleep(0.5)
+        polls = (time.monotonic() - begun) / events.POLL_SECONDS
+        remove(filled.engine, "before_cursor_execute", note)
+        assert 1 <= len(asked) <= polls + 1
+        with filled.write() as session:
+            sweep = session.scalars(select(Sweep.id).where(Sweep.name == "one")).one()
+            announce_sweep(session, sweep, "paused")
+        assert {follower.result(20) for follower in followers} == {f"id: {_newest(filled)}"}
+
+
+@contextmanager
+def _served(app: FastAPI) -> Iterator[str]:
+    """The address of the application, which a thread of this process serves."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    app.state.streams.stopping = True
+    server.should_exit = True
+    thread.join()
 
 
 SERVICE = """
