@@ -68,6 +68,12 @@ class _Process(ctypes.Structure):
     ]
 
 
+def visible_cards(names: str) -> tuple[int, ...]:
+    """The numbers of the cards that CUDA_VISIBLE_DEVICES names, in its order; none where it has others."""
+    words = [word.strip() for word in names.split(",")]
+    return tuple(int(word) for word in words) if all(word.isdigit() for word in words) else ()
+
+
 def read_cards() -> list[CardUse]:
     """This machine's cards, in the driver's order."""
     try:

@@ -2,14 +2,15 @@
 
 import logging
 import math
+import os
 import re
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headcount.orchestrator.cluster.card_memory import CardUse, strangers
+from headcount.orchestrator.cluster.card_memory import CardUse, strangers, visible_cards
 from headcount.orchestrator.cluster.connection import Cluster, NodeFacts
 from headcount.orchestrator.cluster.warden import Report, refusal
 from headcount.orchestrator.scheduling.placement import PROCESSORS, Device
@@ -79,7 +80,7 @@ class Nodes:
                 devices.append(Device(node, PROCESSORS, float(facts.cpus)))
                 continue
             uses = self._uses(node)
-            for index in range(facts.gpus):
+            for index in self._cards(node):
                 use = uses.get(index)
                 held = strangers(use, pids.get((node, index), set())) if use else None
                 room = 1.0 - held.share if held else 1.0
@@ -115,8 +116,10 @@ class Nodes:
                 found[f"node {self._host(node)}"] = _SILENT if node in self._reports else _NEVER_HEARD
             if node in self.draining:
                 found[f"node {self._host(node)}"] = "is about to go"
-            for index, use in self._uses(node).items():
-                if held := strangers(use, pids.get((node, index), set())):
+            uses = self._uses(node)
+            for index in self._cards(node):
+                use = uses.get(index)
+                if use and (held := strangers(use, pids.get((node, index), set()))):
                     found[f"card {index} of {self._host(node)}"] = held.words
         return found
 
@@ -175,6 +178,19 @@ class Nodes:
             for seat in seats.values():
                 if (sign := report.signs.get(seat.pid)) and seat.where.endswith(node):
                     seat.pulse.feel(sign, now)
+
+    def _cards(self, node: str) -> Sequence[int]:
+        """The numbers of the node's cards, by which its slots tell where they are.
+
+        A Ray that was started with some of the machine's cards calls those by the same numbers.
+        """
+        count, report = self.facts[node].gpus, self._reports.get(node)
+        if report:
+            visible = report.visible
+        else:  # this machine's own Ray was started as the scheduler is
+            own = self.cluster.is_local and node == self.cluster.own_node
+            visible = visible_cards(os.environ.get("CUDA_VISIBLE_DEVICES", "")) if own else ()
+        return visible[:count] if len(visible) >= count else range(count)
 
     def _uses(self, node: str) -> dict[int, CardUse]:
         report = self._reports.get(node)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headcount import __version__
-from headcount.orchestrator.cluster.card_memory import CardUse, read_cards
+from headcount.orchestrator.cluster.card_memory import CardUse, read_cards, visible_cards
 from headcount.orchestrator.slots.heartbeat import Sign, read_sign
 from headcount.trainer.config import NUMERICS
 
@@ -25,6 +25,8 @@ class Report:
     signs: dict[int, Sign]
     """Of the processes that were asked for."""
     cards: tuple[CardUse, ...]
+    visible: tuple[int, ...] = ()
+    """The numbers of the cards that its Ray was started with; nothing where it has them all."""
 
 
 class Warden:
@@ -35,7 +37,8 @@ class Warden:
         signs = {pid: sign for pid in pids if (sign := read_sign(pid))}
         unseen = tuple(str(Path(mark).parent) for mark in marks if not _is_seen(Path(mark)))
         cards = tuple(read_cards())
-        return Report(socket.gethostname(), __version__, NUMERICS, unseen, signs, cards)
+        visible = visible_cards(_begun_with("CUDA_VISIBLE_DEVICES"))
+        return Report(socket.gethostname(), __version__, NUMERICS, unseen, signs, cards, visible)
 
 
 def refusal(report: Report) -> str | None:
@@ -65,6 +68,13 @@ def version_refusal(version: str, numerics: int) -> str | None:
 def warden_options() -> dict[str, Any]:
     """Ray's options for a warden, beside those that put it on its node."""
     return {"num_cpus": 0, "num_gpus": 0, "max_restarts": 0, "max_task_retries": 0}
+
+
+def _begun_with(variable: str) -> str:
+    """What this process got from its node; its own environment Ray changes by what an actor holds."""
+    texts = Path("/proc/self/environ").read_bytes().split(b"\0")
+    prefix = f"{variable}=".encode()
+    return next((text[len(prefix) :].decode() for text in texts if text.startswith(prefix)), "")
 
 
 def _is_seen(mark: Path) -> bool:

@@ -1,6 +1,6 @@
 """Who holds a card's memory, on cards that are only described."""
 
-from headcount.orchestrator.cluster.card_memory import CardUse, GiB, read_cards, strangers
+from headcount.orchestrator.cluster.card_memory import CardUse, GiB, read_cards, strangers, visible_cards
 
 TRAINER, OTHER = (10, 20 * GiB, "ray::Slot"), (77, 40 * GiB, "python")
 
@@ -37,3 +37,9 @@ def test_without_a_driver_there_are_no_cards() -> None:
     cards = read_cards()
     assert all(0 <= found.used <= found.memory for found in cards)
     assert [found.index for found in cards] == list(range(len(cards)))
+
+
+def test_the_cards_that_a_process_may_use_are_told_by_number() -> None:
+    assert visible_cards("1,0") == (1, 0)
+    assert visible_cards(" 3 ") == (3,)
+    assert visible_cards("") == visible_cards("-1") == visible_cards("GPU-a17ac54e,1") == ()

@@ -5,10 +5,14 @@ from typing import Any
 
 import pytest
 
+from headcount import __version__
 from headcount.orchestrator.bench.stand_in import NODE, Answer, Remote, SleepingWarden, StandIn
 from headcount.orchestrator.cluster import nodes as nodes_module
+from headcount.orchestrator.cluster.card_memory import CardUse, GiB
 from headcount.orchestrator.cluster.connection import NodeFacts
 from headcount.orchestrator.cluster.nodes import Nodes
+from headcount.orchestrator.cluster.warden import Report
+from headcount.trainer.config import NUMERICS
 
 OTHER = "cd" * 28
 
@@ -75,3 +79,35 @@ def test_a_node_whose_warden_falls_silent_keeps_its_slots_and_is_told_of(clock: 
     [(subject, words)] = nodes.notices([]).items()
     assert subject == "node there/cdcdcdcd"
     assert words.startswith("does not answer: its warden says nothing any more")
+
+
+class TwoCards(StandIn):
+    """A node whose Ray was given the cards 3 and 1 of its machine."""
+
+    def nodes(self) -> dict[str, NodeFacts]:
+        return {NODE: NodeFacts("here", 2, 2, None)}
+
+    def warden(self, node: str) -> Any:
+        cards = tuple(CardUse(index, 80 * GiB, (40 if index in (0, 1) else 0) * GiB) for index in range(4))
+        report = Report("here", __version__, NUMERICS, (), {}, cards, visible=(3, 1))
+        warden: Any = SleepingWarden()
+        warden.report = Remote(lambda pids, marks: Answer(0.0, report))
+        return warden
+
+
+def test_cards_have_the_machine_s_numbers_and_those_that_are_not_the_node_s_are_let_be(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = TwoCards(slots=2, job_seconds=0.0)
+    nodes = Nodes(cluster)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,2")
+    nodes.refresh({})
+    assert [device.index for device in nodes.devices([])] == [1, 2], (
+        "as the scheduler is told, before the warden"
+    )
+    cluster.is_local = False
+    for _ in range(6):
+        clock[0] += 1.0
+        nodes.refresh({})
+    assert [(device.index, device.room) for device in nodes.devices([])] == [(3, 1.0), (1, 0.5)]
+    assert list(nodes.notices([])) == ["card 1 of here/" + NODE[:8]]

@@ -1,6 +1,8 @@
 """What a node is refused for."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,3 +31,15 @@ def test_a_node_is_refused_with_the_reason(tmp_path: Path) -> None:
     numbers = refusal(replace(report, numerics=NUMERICS + 1))
     assert numbers is not None
     assert f"computes other numbers (NUMERICS {NUMERICS + 1}, here {NUMERICS}" in numbers
+
+
+def test_a_warden_tells_of_the_cards_that_its_node_was_started_with() -> None:
+    code = "import os; os.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
+    code += "from headcount.orchestrator.cluster.warden import Warden\n"
+    code += "print(Warden().report([], []).visible)"
+    for names, numbers in (("2,0", "(2, 0)"), ("", "()")):
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": names}
+        told = subprocess.run(
+            [sys.executable, "-P", "-c", code], env=environment, capture_output=True, text=True
+        )
+        assert told.stdout.strip() == numbers, told.stderr

@@ -56,6 +56,16 @@ def test_jobs_go_to_nodes_with_their_label_and_the_autoscaler_is_asked_for_what_
 
 
 @pytest.mark.drill
+def test_a_node_that_was_given_some_of_its_machine_s_cards_trains_on_those(home: Home, nodes: Nodes) -> None:
+    """Ray calls them by the machine's numbers, so that the first is not number 0."""
+    nodes.start("some", "--num-cpus=2", "--num-gpus=2", CUDA_VISIBLE_DEVICES="2,3")
+    run = home.start("run", home.sweep(40, "resources: {gpu_share: 1}\n"))
+    output, _ = ended(run, 90)
+    assert run.returncode == 0, output
+    assert home.rows("SELECT count(*), min(share) FROM attempt WHERE cause = 'finished'") == [(3, 1.0)]
+
+
+@pytest.mark.drill
 def test_nodes_that_may_hold_no_slots_are_told_of_and_the_others_train(
     home: Home, nodes: Nodes, tmp_path: Path
 ) -> None:
