@@ -9,9 +9,6 @@ import gc
 AMID_ANSWERS = (200_000, 10, 10)
 """New objects before it works amid an answer after all: when the service has not been idle for long."""
 
-NEW = 2_000
-"""Objects before it works between answers: those of one table take it 2 ms."""
-
 ROUNDS = 100
 """After which it walks through all that was made since the start: 7 ms."""
 
@@ -24,7 +21,8 @@ def begin() -> None:
 
 
 def collect() -> None:
-    """Look among the new objects, if there are enough. Call it again and again while nobody waits."""
-    new, _, rounds = gc.get_count()
-    if new >= NEW:
-        gc.collect(2 if rounds >= ROUNDS else 1)
+    """Look among the objects made since the last call: 2 ms for those of one table. Call it while nobody
+    waits: where a table takes the place of an old one, the count by which Python would begin does not grow.
+    """
+    rounds = gc.get_count()[2]
+    gc.collect(2 if rounds >= ROUNDS else 1)

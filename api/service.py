@@ -32,6 +32,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._parent = os.getppid()
+        self._asked = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         app = self.config.app
@@ -47,7 +48,9 @@ class _Server(uvicorn.Server):
         """Whether to end: also where the process is gone that started this one."""
         app = self.config.app
         assert isinstance(app, FastAPI)
-        if not app.state.answers.busy:
+        asked = self.server_state.total_requests
+        if asked != self._asked and not app.state.answers.busy:
+            self._asked = asked
             collecting.collect()
         return await super().on_tick(counter) or os.getppid() != self._parent
 
