@@ -89,3 +89,9 @@ def end_writer(process: "subprocess.Popen[str]") -> Writing:
     assert process.returncode == 0, "the writer failed"
     told = json.loads(said)
     return Writing(Times(told["times"]), told["events_per_second"])
+
+
+def start_burning(milliseconds: float, per_second: float, seconds: float) -> "subprocess.Popen[bytes]":
+    """A process that computes as a service does that is asked so often, and asks no store anything."""
+    told = (str(milliseconds), str(per_second), str(seconds))
+    return subprocess.Popen([sys.executable, "-m", "headcount.api.bench.burning", *told])

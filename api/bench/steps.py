@@ -108,6 +108,9 @@ def reading_and_writing(
     found = crowd.read(where.port, paths, readers, seconds)
     cost = 1000 * (where.cpu_seconds() - before) / len(found.times.values)
     both = crowd.end_writer(process)
+    burning = crowd.start_burning(cost, len(found.times.values) / seconds, seconds / 2 + 6)
+    busy = crowd.end_writer(crowd.start_writer(url, names[0], seconds / 2, rate))
+    burning.wait()
     errors = [*first.errors, *found.errors]
     asks = len(found.times.values) / seconds
     words = f"{found.times.words()}, {asks:.0f} questions/s, {found.not_modified} were 304"
@@ -120,4 +123,7 @@ def reading_and_writing(
     yield Figure("  writer alone, p99", alone.times.p99, "ms", detail=alone.times.words())
     yield Figure("  writer beside the readers, p99", both.times.p99, "ms", detail=both.times.words())
     yield Figure("  writer's p99 to its own alone", both.times.p99 / alone.times.p99, "×", at_most=1.5)
+    yield Figure(
+        "  beside as much computing that asks no store, p99", busy.times.p99, "ms", detail=busy.times.words()
+    )
     yield Figure("  events written a second beside them", both.events_per_second, "1/s", at_least=0.98 * rate)

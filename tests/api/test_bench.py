@@ -1,6 +1,11 @@
 """What `headcount bench api` measures on is a sweep like any, and a figure knows its bound."""
 
+import itertools
+import random
+import time
+
 from headcount.api.bench import filling
+from headcount.api.bench.burning import burn
 from headcount.api.bench.instruments import fill_instruments
 from headcount.api.bench.tables import OF_INSTRUMENTS, OF_LOSSES, _by_table, _together
 from headcount.api.results import MEASURED, TABLES, ablation_table, measured_table, named_table
@@ -61,3 +66,13 @@ def test_a_bound_is_kept_or_not() -> None:
     assert "NOT KEPT" in Figure("f", 2.0, "ms", at_most=1).line()
     times = Times([float(n) for n in range(1, 201)])
     assert (times.median, times.p99) == (101.0, 199.0)
+
+
+def test_computing_beside_a_writer_takes_as_long_as_it_is_told() -> None:
+    begun = time.thread_time()
+    burn(milliseconds=4.0, per_second=100.0, seconds=0.5)
+    draws = random.Random(0)
+    moments = itertools.accumulate(draws.expovariate(100.0) for _ in range(200))
+    times = 1 + sum(moment < 0.5 for moment in moments)
+    assert 30 < times < 70
+    assert 0.004 * times <= time.thread_time() - begun < 0.005 * times + 0.05
