@@ -1,20 +1,16 @@
 """What a job starts from: weights that are drawn, or those of a trained model."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from headcount.trainer.config import JobConfig
 from headcount.trainer.errors import UserError
 from headcount.trainer.job_files.files import has_hash
 from headcount.trainer.job_files.model_file import read_model
-from headcount.trainer.job_files.model_header import job_fields
+from headcount.trainer.job_files.model_header import STREAM, job_fields, routes
 from headcount.trainer.model.transformer import Transformer
-
-STREAM = "stream."
-"""Begins the names of a residual stream's own parameters."""
 
 
 def start_model(config: JobConfig, device: torch.device, weights: Path | None = None) -> Transformer:
@@ -44,7 +40,11 @@ def load_initial(model: Transformer, config: JobConfig, file: Path | None) -> No
     own = {name: parameter.detach() for name, parameter in model.named_parameters()}
     residual = job_fields(file)["model.residual"]
     if residual != config.model.residual:
-        _check_inert(tensors, residual, config.model.residual, file)
+        if routes(file):
+            raise UserError(
+                f"init.weights: {file} is a model of the residual stream {residual}, which "
+                f"{config.model.residual} would lose; set model.residual: {residual}"
+            )
         tensors = {name: tensor for name, tensor in tensors.items() if not name.startswith(STREAM)}
         own = {name: parameter for name, parameter in own.items() if not name.startswith(STREAM)}
     _check_names(own.keys(), tensors.keys(), file)
@@ -55,16 +55,6 @@ def load_initial(model: Transformer, config: JobConfig, file: Path | None) -> No
                 f"{list(own[name].shape)}; leave the model's shape out of the job, to take the file's"
             )
         own[name].copy_(tensor)
-
-
-def _check_inert(tensors: Mapping[str, Tensor], residual: str, wanted: str, file: Path) -> None:
-    gates = [tensor for name, tensor in tensors.items() if name.startswith(f"{STREAM}gates.")]
-    routes = any(name.startswith(STREAM) for name in tensors)
-    if routes and not (gates and all(not gate.any() for gate in gates)):
-        raise UserError(
-            f"init.weights: {file} is a model of the residual stream {residual}, which {wanted} would lose; "
-            f"set model.residual: {residual}"
-        )
 
 
 def _check_names(own: Collection[str], given: Collection[str], file: Path) -> None:

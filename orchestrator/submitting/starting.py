@@ -6,9 +6,9 @@ from headcount.orchestrator.artifacts.weights import publish_weights, weights_ke
 from headcount.orchestrator.instruments.models import MODEL_FILE, find_model
 from headcount.orchestrator.settings import Settings
 from headcount.sweeps.file.spec import SweepSpec
-from headcount.sweeps.planning.initial import with_initial
+from headcount.sweeps.planning.initial import check_stream, with_initial
 from headcount.trainer.errors import UserError
-from headcount.trainer.job_files.model_header import job_fields
+from headcount.trainer.job_files.model_header import job_fields, routes
 from headcount.trainer.starting import INIT_FROM
 
 
@@ -22,10 +22,14 @@ def start_for_all(spec: SweepSpec, settings: Settings) -> SweepSpec:
         return spec
     try:
         sha256 = publish_weights(_file(source, spec.folder, settings), settings)
-        fields = job_fields(settings.artifacts / weights_key(sha256))
+        file = settings.artifacts / weights_key(sha256)
+        fields, trained = job_fields(file), routes(file)
     except UserError as error:
         raise spec.error(str(error), f"job.{INIT_FROM}") from error
-    return with_initial(spec, sha256, fields)
+    started = with_initial(spec, sha256, fields)
+    if trained:
+        check_stream(started, fields["model.residual"])
+    return started
 
 
 def _file(source: str, folder: Path | None, settings: Settings) -> Path:

@@ -6,7 +6,10 @@ from typing import Any
 
 from headcount.sweeps.file.rules import field_places
 from headcount.sweeps.file.spec import SweepSpec
+from headcount.trainer.config import complete_fields
 from headcount.trainer.starting import INIT_FROM, model_fields
+
+_RESIDUAL = "model.residual"
 
 _SHAPE = {
     f"model.{name}"
@@ -39,3 +42,20 @@ def with_initial(spec: SweepSpec, weights: str, source: Mapping[str, Any]) -> Sw
                     *field_places(spec, name, {name: value}),
                 )
     return replace(spec, initial={**model, "init.weights": weights})
+
+
+def check_stream(spec: SweepSpec, residual: str) -> None:
+    """Raises `SpecError` where a job has another stream than `residual`, whose routing is trained."""
+    trained = f"where the model that {INIT_FROM} names has trained {residual}, whose routing would be lost"
+    own = complete_fields(spec.shared)[_RESIDUAL]
+    for value in spec.axes.get(_RESIDUAL, (own,)):
+        if value != residual:
+            places = field_places(spec, _RESIDUAL, {_RESIDUAL: value})
+            raise spec.error(f"got {value}, {trained}; set it to {residual}", *places, f"job.{INIT_FROM}")
+    control = residual if spec.control is None else spec.control.get(_RESIDUAL, residual)
+    if control != residual:
+        raise spec.error(
+            f"the control is {control}, {trained}; name a control of the same stream, or `control: none`",
+            f"control.{_RESIDUAL}",
+            f"job.{INIT_FROM}",
+        )

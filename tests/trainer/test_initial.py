@@ -16,8 +16,8 @@ from headcount.trainer.errors import FieldError, UserError
 from headcount.trainer.events import Evaluation
 from headcount.trainer.execution import Execution
 from headcount.trainer.initial import load_initial
-from headcount.trainer.job_files.model_file import read_model
-from headcount.trainer.job_files.model_header import job_fields
+from headcount.trainer.job_files.model_file import read_model, write_model
+from headcount.trainer.job_files.model_header import job_fields, routes
 from headcount.trainer.loop import train
 from headcount.trainer.model.transformer import Transformer
 from headcount.trainer.starting import started_from
@@ -88,6 +88,9 @@ def test_routing_that_is_trained_is_taken_and_never_lost(
     load_initial(model, config, file)
     kept, _ = read_model(file)
     assert kept["stream.gates.1"].any()
+    untrained = Transformer(config.model, config.data.context, seed=0)
+    write_model(tmp_path / "untrained.safetensors", dict(untrained.named_parameters()), {})
+    assert (routes(base), routes(tmp_path / "untrained.safetensors"), routes(file)) == (False, False, True)
     assert torch.equal(model.get_parameter("stream.gates.1"), kept["stream.gates.1"])
     plain = from_file(small_job(), file)
     with pytest.raises(UserError, match="of the residual stream delta, which additive would lose"):

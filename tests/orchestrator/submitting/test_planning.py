@@ -55,7 +55,7 @@ def test_a_name_is_a_sweep_that_was_submitted_or_else_a_ready_made_study(store: 
     assert read_spec("main-loss", store).seeds == (0, 1)
     with pytest.raises(UserError, match="main-loss:2: has no small variant"):
         read_spec("main-loss", store, small=True)
-    with pytest.raises(UserError, match="no sweep 'mian-loss'"):
+    with pytest.raises(UserError, match="no sweep or study 'mian-loss'; did you mean 'main-loss'"):
         read_spec("mian-loss", store)
 
 
