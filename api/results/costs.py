@@ -105,6 +105,8 @@ _Stretch = tuple[int, int, str]
 
 def _environments(stretches: list[_Stretch]) -> set[tuple[str, str | None]]:
     """Without those of attempts of which nothing is left: a later one began where they did, or before."""
+    if len(stretches) == 1:
+        return {_without_routing(stretches[0][2])}
     found, kept_before = set(), inf
     for _, start, environment in sorted(stretches, reverse=True):
         if start < kept_before:

@@ -6,7 +6,7 @@ the standard error of a score over the items of its task.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from headcount.api.results.instrument_settings import difference_words, settings_of, usual
 from headcount.api.results.lookup import find_sweep, sweep_id_of
-from headcount.api.results.told import told_by_instruments
+from headcount.api.results.told import Told, told_by_instruments
 from headcount.orchestrator.store.models import Measurement, SweepInstrument, SweepJob
 
 PROBE, DOWNSTREAM, STDERR = "probe.", "downstream.", ".stderr"
@@ -46,21 +46,21 @@ def figures(session: Session, sweep: str, start: str) -> Figures:
     wanted = wanted_by(session, sweep_id)
     looks = told_by_instruments(session, sweep_id, start, behind)
     looks.sort(key=lambda look: look.job in wanted)
-    newest: _Newest = defaultdict(lambda: defaultdict(dict))
-    for job, cell, seed, names, values in looks:
+    told: defaultdict[str, defaultdict[int, dict[int, float]]] = defaultdict(lambda: defaultdict(dict))
+    for _, cell, seed, names, values in looks:
         for name, value in zip(names, values.tolist(), strict=True):
-            newest[name][cell][seed] = (value, job)
-    told: dict[str, dict[int, dict[int, float]]] = {name: {} for name in newest}
+            told[name][cell][seed] = value
     lost: dict[str, dict[int, tuple[int, ...]]] = {}
-    for name, cells in newest.items():
+    for name, cells in told.items():
         for cell, seeds in cells.items():
-            finite = {seed: value for seed, (value, _) in seeds.items() if isfinite(value)}
-            if finite:
-                told[name][cell] = finite
-            if len(finite) < len(seeds):
-                lost.setdefault(name, {})[cell] = tuple(sorted(seeds.keys() - finite.keys()))
-    apart = _apart(session, newest, wanted) if any(look.job not in wanted for look in looks) else {}
-    return Figures({name: cells for name, cells in told.items() if cells}, lost, apart)
+            if not all(map(isfinite, seeds.values())):
+                torn = sorted(seed for seed, value in seeds.items() if not isfinite(value))
+                lost.setdefault(name, {})[cell] = tuple(torn)
+                for seed in torn:
+                    del seeds[seed]
+    known = {name: {cell: seeds for cell, seeds in cells.items() if seeds} for name, cells in told.items()}
+    apart = {} if all(look.job in wanted for look in looks) else _apart(session, looks, wanted)
+    return Figures({name: cells for name, cells in known.items() if cells}, lost, apart)
 
 
 def wanted_by(session: Session, sweep_id: int) -> set[str]:
@@ -69,25 +69,28 @@ def wanted_by(session: Session, sweep_id: int) -> set[str]:
     return {row[0] for row in session.connection().execute(asked).all()}
 
 
-_Newest = defaultdict[str, defaultdict[int, dict[int, tuple[float, str]]]]
-"""By name, cell and seed: the number, and the instrument that told it."""
+def _apart(session: Session, looks: Sequence[Told], wanted: set[str]) -> dict[str, dict[int, dict[int, str]]]:
+    """As in `Figures`, of looks of which the last counts.
 
-
-def _apart(session: Session, newest: _Newest, wanted: set[str]) -> dict[str, dict[int, dict[int, str]]]:
-    """As in `Figures`. What the sweep asks for has the same settings everywhere, so one of them is read."""
-    chosen = {job for cells in newest.values() for seeds in cells.values() for _, job in seeds.values()}
-    own = min(chosen & wanted, default="")
-    settings = settings_of(session, (chosen - wanted) | {own} - {""})
+    What the sweep asks for has the same settings everywhere, so one of them is read.
+    """
+    by_name: defaultdict[str, dict[tuple[int, int], str]] = defaultdict(dict)
+    for look in looks:
+        for name in look.names:
+            by_name[name][look.cell, look.seed] = look.job
+    jobs = {job for places in by_name.values() for job in places.values()}
+    own = min(jobs & wanted, default="")
+    settings = settings_of(session, (jobs - wanted) | {own} - {""})
     if len(set(settings.values())) < 2:
         return {}
+    settings |= dict.fromkeys(jobs & wanted, settings.get(own, frozenset()))
     found: defaultdict[str, defaultdict[int, dict[int, str]]] = defaultdict(lambda: defaultdict(dict))
-    for name, cells in newest.items():
-        looks = [(cell, seed, job) for cell, seeds in cells.items() for seed, (_, job) in seeds.items()]
-        of_looks = [settings[own if job in wanted else job] for _, _, job in looks]
-        most = settings[own] if any(job in wanted for _, _, job in looks) else usual(of_looks)
-        for (cell, seed, _), of_look in zip(looks, of_looks, strict=True):
-            if of_look != most:
-                found[name][cell][seed] = difference_words(of_look, most)
+    for name, places in by_name.items():
+        asked = [job for job in places.values() if job in wanted]
+        most = settings[asked[0]] if asked else usual(settings[job] for job in places.values())
+        for (cell, seed), job in places.items():
+            if settings[job] != most:
+                found[name][cell][seed] = difference_words(settings[job], most)
     return {name: dict(cells) for name, cells in found.items()}
 
 

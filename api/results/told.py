@@ -84,12 +84,15 @@ def _by_job(jobs: str) -> TextClause:
 _OWN = _by_job(f"{_OF_OWN} AND j.state = 'finished'")
 _INSTRUMENTS = _by_job(_OF_INSTRUMENTS)
 
+# a sweep's own jobs are of these kinds: with them, an index has all that is read of a job
 _NAMES = text(f"""
     SELECT j.id, w.cell_id, j.seed, j.state,
         (SELECT group_concat(m.name, char(10)) FROM measurement m WHERE {_NAMED}) AS names
-    {_OF_OWN.format("")} ORDER BY w.job_id""")
-_NUMBERS = f"""
-    SELECT m.value {_OF_OWN.format("CROSS JOIN measurement m")} AND {_NAMED} ORDER BY w.job_id, m.name"""
+    {_OF_OWN.format("")} AND j.kind IN ('train', 'external') ORDER BY w.job_id""")
+_NUMBERS = """
+    SELECT m.value FROM sweep_job w CROSS JOIN measurement m
+    WHERE w.sweep_id = :sweep AND m.job_id = w.job_id AND m.name >= :first AND m.name < :behind
+    ORDER BY w.job_id, m.name"""
 """For SQLite, which would round numbers that it puts together as text. By the driver alone: with SQLAlchemy,
 a row takes half as long again."""
 
