@@ -39,7 +39,7 @@ class Picture:
             self._live.stop()
 
     def show(self, state: SweepState, to_go: TimeToGo | None, note: str = "") -> None:
-        line = f"{state.name}: {state.words} of {state.jobs}"
+        line = f"{state.name}: {state.progress}"
         if self._live:
             clock = f"{duration(time.monotonic() - self.began)} gone, {to_go_words(to_go, state)}"
             self._live.update(

@@ -58,12 +58,20 @@ class SweepState:
     @property
     def words(self) -> str:
         """Such as `12 finished, 2 running, 6 queued (paused)`."""
+        return self._told("")
+
+    @property
+    def progress(self) -> str:
+        """Such as `12 finished, 2 running, 6 queued of 20 (paused)`."""
+        return self._told(f" of {self.jobs}")
+
+    def _told(self, of_all: str) -> str:
         order = ("finished", "diverged", "failed", "cancelled", "running", "cancelling", "queued")
         counts = ", ".join(f"{self.states[state]} {state}" for state in order if state in self.states)
-        if self.growing:
-            counts = f"{counts or '0 queued'}, more to come"
-        words = f"{counts} (paused)" if self.paused else counts
-        return f"{words}; {self.instruments.words}" if self.instruments.words else words
+        more = ", more to come" if self.growing else ""
+        paused = " (paused)" if self.paused else ""
+        instruments = f"; {self.instruments.words}" if self.instruments.words else ""
+        return f"{counts or '0 queued'}{of_all}{more}{paused}{instruments}"
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def show_status(name: str | None) -> None:
             sweep = find_sweep(session, name)
             state = sweep_state(session, sweep)
             clock = f" ({to_go_words(time_to_go(session, sweep), state)})" if state.running else ""
-            console.print(f"{sweep.name}: {state.words} of {state.jobs}{clock}", highlight=False)
+            console.print(f"{sweep.name}: {state.progress}{clock}", highlight=False)
             if state.running:
                 console.print(running_table(state))
             for line in _limits(session, sweep, state.waiting):

@@ -213,7 +213,11 @@ def test_a_search_is_paused_resumed_and_cancelled(store: Store) -> None:
     study.grow()
     assert (study.sweep.growth, study.trials) == ("held", [])
     with store.read() as session:
-        assert sweep_state(session, study.sweep).words == "0 queued, more to come (paused)"
+        state = sweep_state(session, study.sweep)
+        assert (state.words, state.progress) == (
+            "0 queued, more to come (paused)",
+            "0 queued of 0, more to come (paused)",
+        )
     with store.write() as session:
         resume(session, sweep_id, by="tester")
     study.run(bowl, most=3)
