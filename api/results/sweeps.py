@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import Float, bindparam, case, cast, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, load_only
 
 from headcount.api.results.lookup import find_sweep
 from headcount.orchestrator.following.instruments import instruments_of
@@ -94,7 +94,9 @@ def list_sweeps(session: Session, known: Known | None = None) -> tuple[SweepSumm
     Of sweeps that are in `known` as they are now, no job is counted again; `known` then holds this answer.
     """
     known = {} if known is None else known
-    sweeps = session.scalars(select(Sweep).order_by(Sweep.created.desc(), Sweep.id.desc())).all()
+    shown = load_only(Sweep.name, Sweep.description, Sweep.owner, Sweep.version, Sweep.created, Sweep.growth)
+    query = select(Sweep).options(shown).order_by(Sweep.created.desc(), Sweep.id.desc())
+    sweeps = session.scalars(query).all()
     held = {s.id: known[s.id] for s in sweeps if s.id in known and _is_of(known[s.id], s)}
     changed = [sweep.id for sweep in sweeps if sweep.id not in held]
     counted = _counts(session, changed) if changed else {}
