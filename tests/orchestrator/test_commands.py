@@ -95,7 +95,8 @@ WRONG = {
     "Missing argument": "run; priority small; export; replay",
     "No command 'stauts'; did you mean 'status'?": "stauts",
     "no sweep or study 'smal'; did you mean 'small'?": "plan smal; run smal; submit smal",
-    "no sweep 'smal'; did you mean 'small'?": "watch smal; status smal; jobs smal; cancel smal; pause smal; resume smal; retry smal; export smal; priority smal 3; "
+    "no sweep 'smal'; did you mean 'small'?": "watch smal; status smal; jobs smal; "
+    "cancel smal; pause smal; resume smal; retry smal; export smal; priority smal 3; "
     "delete smal --yes",
     "no job 'xyz'; 'headcount jobs SWEEP' lists their ids": "logs xyz; why xyz; replay xyz",
     "smal.yaml: no such file; did you mean 'small.yaml'?": "plan smal.yaml; run smal.yaml; submit smal.yaml",
