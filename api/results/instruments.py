@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from headcount.api.results.instrument_settings import difference_words, settings_of, usual
 from headcount.api.results.lookup import find_sweep, sweep_id_of
 from headcount.api.results.told import Told, told_by_instruments
-from headcount.orchestrator.store.models import Measurement, SweepInstrument, SweepJob
+from headcount.orchestrator.store.models import Job, Measurement, SweepInstrument, SweepJob
 
 PROBE, DOWNSTREAM, STDERR = "probe.", "downstream.", ".stderr"
 
@@ -67,6 +67,17 @@ def wanted_by(session: Session, sweep_id: int) -> set[str]:
     """The instruments that the sweep asks for."""
     asked = select(SweepInstrument.job_id).where(SweepInstrument.sweep_id == sweep_id)
     return {row[0] for row in session.connection().execute(asked).all()}
+
+
+def awaited_cells(session: Session, sweep: str, kind: str) -> set[int]:
+    """Cells of which the sweep asks for an instrument of this kind that has not finished."""
+    query = (
+        select(SweepJob.cell_id)
+        .join(SweepInstrument, SweepInstrument.sweep_id == SweepJob.sweep_id)
+        .join(Job, (Job.id == SweepInstrument.job_id) & (Job.parent_id == SweepJob.job_id))
+        .where(SweepJob.sweep_id == sweep_id_of(session, sweep), Job.kind == kind, Job.state != "finished")
+    )
+    return {row[0] for row in session.connection().execute(query).all()}
 
 
 def _apart(session: Session, looks: Sequence[Told], wanted: set[str]) -> dict[str, dict[int, dict[int, str]]]:

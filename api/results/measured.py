@@ -14,6 +14,7 @@ from headcount.api.results.instruments import (
     STDERR,
     BySeed,
     Figures,
+    awaited_cells,
     figures,
 )
 from headcount.api.results.lookup import QueryError
@@ -85,12 +86,18 @@ def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> B
     """A row a cell and score, with its difference to the control's at the same seed.
 
     As for a loss, there is no mean where a seed of the cell diverged, and no difference where one of its
-    control's did.
+    control's did. Scores to come are of the family already.
     """
     found = figures(session, table.sweep, DOWNSTREAM)
     names = sorted(name for name in {*found.told, *found.lost} if not name.endswith(STDERR))
     records: list[Record] = []
-    p_values: dict[str, float | None] = {}
+    awaited = awaited_cells(session, table.sweep, "evaluate")
+    p_values: dict[str, float | None] = {
+        f"{row.cell} {name}": None
+        for row in table.rows
+        if row.control is not None and row.cell in awaited
+        for name in names
+    }
     for row in table.rows:
         control = table.row(row.control) if row.control is not None else None
         for name in names:

@@ -148,6 +148,24 @@ def test_no_score_and_no_delta_where_a_seed_diverged(session: Session, jobs: Ids
     assert measured_table(session, "measured", "downstream").size == 1
 
 
+def test_scores_to_come_are_of_the_family(session: Session) -> None:
+    cells = [RawCell({}, dict.fromkeys(SEEDS, 3.5))]
+    cells += [RawCell({"model.routing_heads": heads}, dict.fromkeys(SEEDS, 3.4), 0) for heads in (1, 4, 8)]
+    jobs = write_sweep(session, "measured", {"model.routing_heads": (1, 4, 8)}, cells)
+    for cell, of_cell in enumerate(jobs[:3]):
+        for seed, job in of_cell.items():
+            score = {"downstream.quiz.acc": 0.5 + 0.1 * cell + 0.01 * seed * cell}
+            look(session, job, "evaluate", score, asked=True)
+    early = rows(session, "downstream")[1]
+    for child in session.scalars(select(Job).where(Job.parent_id.in_(jobs[2].values()))):
+        child.state = "queued"
+    session.flush()
+    table = measured_table(session, "measured", "downstream")
+    assert (len(table.rows), table.size) == (2, 2)
+    assert table.rows[1]["adjusted_p"] == pytest.approx(2 * table.rows[1]["p"])
+    assert early["p"] == table.rows[1]["p"]
+
+
 def test_the_error_over_items_is_of_every_score_or_of_none(session: Session, jobs: Ids) -> None:
     for seed, job in jobs[0].items():
         errors = {"downstream.quiz.acc.stderr": 0.02} if seed < 2 else {}
