@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
+from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
-from sqlalchemy import Text, bindparam, cast, func, select
+from sqlalchemy import Connection, Engine, Text, bindparam, cast, func, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results.cells import CellView
@@ -47,7 +48,7 @@ _SWEEP = SweepJob.sweep_id == bindparam("sweep")
 _ONE = select(SweepJob.cell_id, func.min(SweepJob.job_id).label("job_id")).where(_SWEEP)
 _ONE_OF_CELL = _ONE.group_by(SweepJob.cell_id).subquery()
 # the whole configuration as text: PostgreSQL would read it again for each field asked for
-_CONFIGS = select(_ONE_OF_CELL.c.cell_id, Job.flops, cast(Job.config, Text))
+_CONFIGS = select(_ONE_OF_CELL.c.cell_id, cast(Job.config, Text))
 _CONFIGS = _CONFIGS.join(_ONE_OF_CELL, _ONE_OF_CELL.c.job_id == Job.id)
 _MEASURED = (
     select(
@@ -75,27 +76,26 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
     """The costs of every one of the sweep's `cells` that has a job."""
     connection, named = session.connection(), {"sweep": sweep_id}  # columns alone come faster than entities
     costs: dict[int, CellCosts] = {}
-    for cell, flops, config in connection.execute(_CONFIGS, named).all():
-        told = from_json(config)
-        sizes = [told.get(field) for field in _SIZES]
-        steps, batch_tokens = sizes[:2]
+    cells = [cell for cell in cells if cell.results]
+    for cell, sizes in zip(cells, _sizes_of(connection, sweep_id, cells), strict=True):
+        steps, batch_tokens, *_ = sizes
         tokens = steps * batch_tokens if steps and batch_tokens else None
-        costs[cell] = CellCosts(flops_per_token=_per_token(flops, *sizes), tokens=tokens)
-    for cell, name, mean, most, jobs, squares in connection.execute(_MEASURED, named).all():
+        costs[cell.id] = CellCosts(flops_per_token=_per_token(cell.flops, *sizes), tokens=tokens)
+    for cell_id, name, mean, most, jobs, squares in connection.execute(_MEASURED, named).all():
         if name == "tokens_per_second":
-            costs[cell].tokens_per_second, costs[cell].timed_jobs = mean, jobs
+            costs[cell_id].tokens_per_second, costs[cell_id].timed_jobs = mean, jobs
         elif name == "peak_memory_bytes":
-            costs[cell].peak_memory_bytes = most
+            costs[cell_id].peak_memory_bytes = most
         else:
-            costs[cell].repeats[name] = (jobs, squares)
+            costs[cell_id].repeats[name] = (jobs, squares)
     trained: dict[str, list[_Stretch]] = {}
     for job_id, number, start, environment in connection.execute(_TRAINED, named).all():
         if environment != "null":
             trained.setdefault(job_id, []).append((number, start or 0, environment))
-    for view in cells:
-        for result in view.results:
+    for cell in cells:
+        for result in cell.results:
             if stretches := trained.get(result.job_id):
-                costs[view.id].environments[result.seed] = _environments(stretches)
+                costs[cell.id].environments[result.seed] = _environments(stretches)
     return costs
 
 
@@ -126,9 +126,31 @@ def _without_routing(environment: str) -> tuple[str, str | None]:
 _SIZES = ("train.steps", "train.batch_tokens", "train.eval_every", "train.eval_windows", "data.context")
 """The fields that say how many tokens a job reads."""
 
+_Sizes = tuple[int | None, ...]
+
+_KNOWN: WeakKeyDictionary[Engine, dict[str, _Sizes]] = WeakKeyDictionary()
+"""Of each store, job to its `_SIZES`: a job's id is the hash of its configuration, which never changes."""
+
+_MOST_KNOWN = 100_000
+
+
+def _sizes_of(connection: Connection, sweep_id: int, cells: Sequence[CellView]) -> list[_Sizes]:
+    """Of each cell, by its first job. A run from elsewhere is asked again: its id is that of its losses."""
+    jobs = ["" if cell.external else min(result.job_id for result in cell.results) for cell in cells]
+    known = _KNOWN.setdefault(connection.engine, {})
+    found = [known.get(job) for job in jobs]
+    if None in found:
+        configs: dict[int, str] = dict(connection.execute(_CONFIGS, {"sweep": sweep_id}).all())
+        read = map(from_json, [configs[cell.id] for cell in cells])
+        found = [tuple([told.get(field) for field in _SIZES]) for told in read]
+        if len(known) > _MOST_KNOWN:
+            known.clear()
+        known.update({job: sizes for job, sizes in zip(jobs, found, strict=True) if job and sizes})
+    return [sizes for sizes in found if sizes is not None]
+
 
 @lru_cache(maxsize=1024)
-def _per_token(flops: float, *sizes: int | None) -> float | None:
+def _per_token(flops: float | None, *sizes: int | None) -> float | None:
     """A job's FLOPs over its tokens: an evaluation is forward only, a third (`trainer.flops.job_flops`).
 
     None for a run from elsewhere, which does not tell its sizes.

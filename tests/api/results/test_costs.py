@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from builders import ENVIRONMENT, build_sweep
-from sqlalchemy import select
+from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
 from headcount.api.results import ablation_table, named_table
@@ -31,6 +31,17 @@ def test_a_control_without_routing_is_no_other_environment(
     session.flush()
     (row,) = ablation_table(session, "head-count").treatments
     assert row.mixed_environments is is_mixed
+
+
+def test_configurations_are_read_once_since_a_job_has_one_for_ever(session: Session) -> None:
+    build_sweep(session, heads=(1, 4), kv_heads=(2,), seeds=(0, 1))
+    asked: list[str] = []
+    connection = session.connection()
+    event.listen(connection, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    tables = [ablation_table(session, "head-count") for _ in range(3)]
+    assert tables[0] == tables[1] == tables[2]
+    assert all(row.tokens and row.flops_per_token for row in tables[0].rows)
+    assert sum("job.config" in statement for statement in asked) == 1
 
 
 def _of_cells(session: Session) -> list[tuple[Attempt, bool]]:
