@@ -26,10 +26,13 @@ from headcount.sweeps.statistics import MeanEstimate, holm, mean_estimate
 from headcount.sweeps.statistics.student import mean_and_sd
 
 
-def measured_table(session: Session, sweep: str, name: str) -> NamedTable:
-    """The table `name` of `MEASURED`. Raises `NotFoundError`, and `QueryError` where nothing was measured."""
+def measured_table(session: Session, sweep: str, name: str, table: AblationTable | None = None) -> NamedTable:
+    """The table `name` of `MEASURED`; `table` is the sweep's, where it was read already.
+
+    Raises `NotFoundError`, and `QueryError` where nothing was measured.
+    """
     question, build = MEASURED[name]
-    table = ablation_table(session, sweep)
+    table = table or ablation_table(session, sweep)
     answer = NamedTable(name, question, table.sweep, table.version, "", "none", None, None, None, (), ())
     built, records = build(session, table, answer)
     if not records:

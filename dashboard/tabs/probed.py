@@ -62,7 +62,7 @@ def _probe_figures(
 
 def _scores(view: View) -> Figure:
     """Ours, and in the table the published ones of the same tasks beside them."""
-    told = measured_table(view.session, view.table.sweep, "downstream").rows
+    told = measured_table(view.session, view.table.sweep, "downstream", view.table).rows
     records = [record for record in told if record["score"] is not None]
     rows = {row.cell: row for row in view.table.rows}
     paired = _on_same_items(view)
