@@ -146,7 +146,7 @@ def _badges(
     badges = ["exploratory: the analysis was edited after submission"] if sweep.exploratory else []
     if best and best.n < 5:
         badges.append(f"n = {best.n}: under 5 seeds")
-    for state in ("diverged", "failed"):
+    for state in ("diverged", "failed", "cancelled"):
         if sweep.states[state]:
             badges.append(f"{text.plural(sweep.states[state], 'job')} {state}")
     waiting = sweep.jobs - sweep.settled

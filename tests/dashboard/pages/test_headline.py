@@ -80,6 +80,14 @@ def test_what_is_amiss_is_a_badge(session: Session) -> None:
     )
 
 
+def test_cancelled_jobs_are_a_badge(session: Session) -> None:
+    made, statistics = of(session, "head-count")
+    states = {**sweep_view(session, "head-count").states, "cancelled": 2}
+    sweep = replace(sweep_view(session, "head-count"), states=states)
+    badges = headline(sweep, ablation_table(session, "head-count"), statistics).badges
+    assert badges == (*made.badges, "2 jobs cancelled")
+
+
 def test_a_rate_chosen_on_the_seeds_that_report_it_is_a_badge(session: Session) -> None:
     table = ablation_table(session, "in-flight")
     statistics = paired_statistics(table)
@@ -112,7 +120,7 @@ def test_before_the_first_result(session: Session) -> None:
 
 def test_when_all_have_ended_without_a_mean(session: Session) -> None:
     sweep, table = sweep_view(session, "waiting"), ablation_table(session, "waiting")
-    states = {"diverged": 6, "failed": 0, "finished": 2}
+    states = {"diverged": 6, "failed": 0, "cancelled": 0, "finished": 2}
     ended = replace(sweep, settled=8, states=states)
     made = headline(ended, table, paired_statistics(table))
     assert (made.lead, made.rest) == ("No cell has a mean", ": of 8 jobs 6 diverged, 2 finished.")
