@@ -38,13 +38,15 @@ def headline(sweep: SweepView, table: AblationTable, statistics: PairedStatistic
         return Headline(lead, rest, (), _badges(sweep, table, None, statistics))
     best = table.row(cell)
     found = next((c for c in statistics.comparisons if c.cell == best.cell), None)
+    lower = _lower_with_fewer(best, table)
     return Headline(
         text.settings(best.settings, constant_axes(table)) or "The only cell",
-        _lowest(best, found),
+        _lowest(best, found, "of those with the most seeds" if lower else ""),
         tuple(
             filter(
                 None,
                 (
+                    lower,
                     _test(found, statistics),
                     _rivals(best, table, statistics),
                     _shape_of(best, table, statistics),
@@ -76,14 +78,26 @@ def _searching(sweep: SweepView) -> str:
     return f": {why}. {_waiting(sweep)[2:]}"
 
 
-def _lowest(best: TableRow, found: CellComparison | None) -> str:
+def _lowest(best: TableRow, found: CellComparison | None, among: str) -> str:
     delta = found.delta if found else None
+    has = " ".join(filter(None, (" has the lowest loss", among)))
     if delta is None or delta.mean is None:
-        return f" has the lowest loss: {text.number(best.mean)}, {text.plural(best.n, 'seed')}."
+        return f"{has}: {text.number(best.mean)}, {text.plural(best.n, 'seed')}."
     told = found.simultaneous if found and found.simultaneous else delta
     interval = f"{text.NO_BREAK}{text.interval(told.low, told.high)}" if told.low is not None else ""
     pairs = f"{delta.n}{text.NO_BREAK}paired{text.NO_BREAK}{'seed' if delta.n == 1 else 'seeds'}"
-    return f" has the lowest loss: {text.signed(told.mean)}{interval} against the control, {pairs}."
+    return f"{has}: {text.signed(told.mean)}{interval} against the control, {pairs}."
+
+
+def _lower_with_fewer(best: TableRow, table: AblationTable) -> str:
+    """What the cells say that have not all seeds yet, and so cannot be named."""
+    lower = [
+        row for row in table.treatments if row.mean is not None and row.mean < best.mean and row.n < best.n
+    ]
+    if table.fresh_seeds or not lower:
+        return ""
+    verb = "is" if len(lower) == 1 else "are"
+    return f"{text.plural(len(lower), 'cell')} of fewer seeds {verb} lower still."
 
 
 def _test(found: CellComparison | None, statistics: PairedStatistics) -> str:

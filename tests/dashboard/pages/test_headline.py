@@ -59,13 +59,25 @@ def test_the_best_cell_with_its_own_numbers(session: Session) -> None:
     assert made.badges == ("n = 3: under 5 seeds",)
 
 
+def test_a_lower_cell_of_fewer_seeds_is_told_of_and_not_named(session: Session) -> None:
+    table = ablation_table(session, "head-count")
+    statistics = paired_statistics(table)
+    whole, first = headline(sweep_view(session, "head-count"), table, statistics), table.treatments[0]
+    assert first.mean is not None
+    rows = tuple(replace(r, mean=r.mean - 9, n=1) if r is first and r.mean else r for r in table.rows)
+    made = headline(sweep_view(session, "head-count"), replace(table, rows=rows), statistics)
+    assert made.lead == whole.lead
+    assert made.rest == whole.rest.replace("lowest loss", "lowest loss of those with the most seeds")
+    assert made.more == ("1 cell of fewer seeds is lower still.", *whole.more)
+
+
 def test_cells_that_may_be_the_best_as_well_are_named(session: Session) -> None:
     made, statistics = of(session, "in-flight")
     assert made.lead == "H\u00a08 · KV\u00a04 · LR\u00a05e-4"
     settings = {"model.kv_heads": 4, "train.peak_lr": 5e-4}
     line = next(found for found in statistics.best if found.settings == settings)
     assert [s.may_be_best for s in line.standings] == [False, False, True, True, False]
-    assert made.more[1] == "Not separable from it: H\u00a04 (5 cells of its line compared at once)."
+    assert made.more[2] == "Not separable from it: H\u00a04 (5 cells of its line compared at once)."
 
 
 def test_what_is_amiss_is_a_badge(session: Session) -> None:
