@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.orm import Session
 
+from headcount.api.results.driver_rows import driver_rows
+
 Numbers = NDArray[np.float64]
 
 
@@ -36,8 +38,7 @@ def told_by_jobs(session: Session, sweep_id: int, first: str, behind: str) -> li
     jobs = [row for row in connection.execute(_NAMES, asked).all() if row.names is not None]
     if not jobs:
         return []
-    driver: Any = connection.connection.driver_connection
-    values = np.array([*chain.from_iterable(driver.execute(_NUMBERS, asked))], float)
+    values = np.array([*chain.from_iterable(driver_rows(connection, _NUMBERS, asked))], float)
     named = [_split(job.names) for job in jobs]
     ends = [*accumulate(map(len, named))]
     return [
@@ -52,9 +53,8 @@ def told_by_instruments(session: Session, sweep_id: int, first: str, behind: str
     connection, asked = session.connection(), {"sweep": sweep_id, "first": first, "behind": behind}
     if connection.dialect.name != "sqlite":
         return _as_bytes(connection, _INSTRUMENTS, asked)
-    driver: Any = connection.connection.driver_connection
     found = []
-    for (job, cell, seed), rows in groupby(driver.execute(_ROWS, asked), itemgetter(0, 1, 2)):
+    for (job, cell, seed), rows in groupby(driver_rows(connection, _ROWS, asked), itemgetter(0, 1, 2)):
         _, _, _, names, values = zip(*rows, strict=True)
         found.append(Told(job, cell, seed, names, np.array(values, float)))
     return found
@@ -93,8 +93,7 @@ _NUMBERS = """
     SELECT m.value FROM sweep_job w CROSS JOIN measurement m
     WHERE w.sweep_id = :sweep AND m.job_id = w.job_id AND m.name >= :first AND m.name < :behind
     ORDER BY w.job_id, m.name"""
-"""For SQLite, which would round numbers that it puts together as text. By the driver alone: with SQLAlchemy,
-a row takes half as long again."""
+"""For SQLite, which would round numbers that it puts together as text."""
 
 _ROWS = f"""
     SELECT j.id, w.cell_id, j.seed, m.name, m.value
