@@ -19,9 +19,11 @@ from headcount.sweeps.statistics import (
     dunnett_deltas,
     loss_table,
     moderated_deltas,
+    pair_error,
     pooled_delta,
     pooled_error,
     variance_components,
+    wide_cells,
 )
 
 STEADY = 0.5
@@ -90,7 +92,12 @@ def compared(table: AblationTable) -> Compared:
     pooled, components, homogeneity = _pool(rows)
     usable = pooled if homogeneity and homogeneity.verdict == "homogeneous" else None
     place = {row.cell: i for i, row in enumerate(rows)}
-    dunnett, by_dunnett = _dunnett_families(table, usable is not None, alpha_of(table))
+    wide = (
+        {row.cell for row, is_wide in zip(rows, wide_cells(pooled), strict=True) if is_wide}
+        if pooled
+        else set()
+    )
+    dunnett, by_dunnett = _dunnett_families(table, usable is not None, wide, alpha_of(table))
     moderated, moderation = _moderated(table, paired)
     steady = bool(homogeneity and homogeneity.p is not None and homogeneity.p > STEADY)
     screening = screened(table)
@@ -106,6 +113,8 @@ def compared(table: AblationTable) -> Compared:
                 moderated=moderated.get(row.cell),
                 steady=steady,
                 dunnett=by_dunnett.get(row.cell),
+                own_spread=_own_spread(pooled, place, row),
+                wide=bool({row.cell, row.control} & wide),
             ),
         )
         for row in paired
@@ -138,6 +147,14 @@ def _pooled_delta(
     return pooled_delta(pooled, place[row.cell], place[row.control], confidence=confidence)
 
 
+def _own_spread(pooled: PooledError | None, place: Mapping[int, int], row: TableRow) -> float:
+    """The larger of the error of the row's deltas and of what its two cells' residuals give; 0 without."""
+    own = (row.delta.se if row.delta else None) or 0.0
+    if pooled is None or row.control is None or row.cell not in place or row.control not in place:
+        return own
+    return max(own, pair_error(pooled, place[row.cell], place[row.control]))
+
+
 def _moderated(table: AblationTable, rows: list[TableRow]) -> tuple[dict[int, Estimate], Moderation]:
     """The moderated delta of each cell, where there are cells enough; none where a rule added the seeds: it
     stops where the first ones happen to spread little, and their variances would all be too small."""
@@ -156,7 +173,7 @@ def _moderated(table: AblationTable, rows: list[TableRow]) -> tuple[dict[int, Es
 
 
 def _dunnett_families(
-    table: AblationTable, homogeneous: bool, alpha: float
+    table: AblationTable, homogeneous: bool, wide: set[int], alpha: float
 ) -> tuple[tuple[DunnettFamily, ...], dict[int, tuple[Estimate, float]]]:
     """One family a control; cell to its simultaneous estimate and the family's p, where the method holds."""
     families = []
@@ -171,6 +188,8 @@ def _dunnett_families(
         reason = None
         if not homogeneous:
             reason = "the cells are not shown to have one variance"
+        elif any(r.cell in wide for r in rows):
+            reason = "some cell spreads wider than the others"
         elif any(r.seeds_diverged for r in rows) or np.isnan(losses).any() or losses.shape[1] < 2:
             reason = "some cell lacks a seed, or has one only"
         pooled = pooled_error(losses) if reason is None else None
@@ -179,7 +198,8 @@ def _dunnett_families(
         if pooled is None:
             families.append(DunnettFamily(named, control.cell, len(treated), alpha, None, None, reason))
             continue
-        found = dunnett_deltas(pooled, 0, confidence=1 - alpha)
+        own = [_own_spread(pooled, {r.cell: i for i, r in enumerate(rows)}, row) for row in treated]
+        found = dunnett_deltas(pooled, 0, confidence=1 - alpha, least=own)
         families.append(
             DunnettFamily(named, control.cell, len(treated), alpha, pooled.df, found.critical, None)
         )

@@ -12,6 +12,7 @@ from headcount.sweeps.statistics import (
     PairedDelta,
     SignedRank,
     UnpairedDelta,
+    no_narrower,
     outperforming,
     rank_test_floor,
     sign_flip,
@@ -20,7 +21,7 @@ from headcount.sweeps.statistics import (
     welch_delta,
 )
 
-ErrorSource = Literal["pooled", "moderated", "own"]
+ErrorSource = Literal["pooled", "moderated", "own_spread", "own"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class CellComparison:
     simultaneous: Estimate | None
     """With an interval for the whole family at once (Bonferroni): it holds for a cell that was picked too."""
     simultaneous_error: ErrorSource | None
-    """Whose error that interval rests on: the first of these that there is."""
+    """Whose error that interval rests on: the first of these that there is; `own_spread` where a shared error
+    is narrower than the spread of the delta, or of its two cells."""
     sign_flip_p: float | None
     """Exact, assuming only symmetry; it cannot go below `sign_flip_floor`."""
     sign_flip_floor: float | None
@@ -77,6 +79,10 @@ class Shared(NamedTuple):
     steady: bool
     """Whether a moderated error may carry a claim: the spreads show no sign that they differ."""
     dunnett: tuple[Estimate, float] | None
+    own_spread: float
+    """The delta's error by its own losses alone, which a claim by a shared one does not go below."""
+    wide: bool
+    """Whether treatment or control spreads wider than the others: then a claim rests on the delta alone."""
 
 
 def compare(
@@ -117,11 +123,18 @@ def compare(
 
 def _best_error(shared: Shared, own: Estimate | None) -> tuple[ErrorSource, Estimate] | tuple[None, None]:
     pooled, moderated = shared.pooled, shared.moderated
+    if shared.wide and own and own.se:
+        return "own", own
     if pooled and pooled.se:
-        return "pooled", pooled
+        return _no_narrower("pooled", pooled, shared.own_spread)
     if moderated and moderated.se and shared.steady:
-        return "moderated", moderated
+        return _no_narrower("moderated", moderated, shared.own_spread)
     return ("own", own) if own and own.se else (None, None)
+
+
+def _no_narrower(source: ErrorSource, estimate: Estimate, least: float) -> tuple[ErrorSource, Estimate]:
+    wider = no_narrower(estimate, least)
+    return (source if wider is estimate else "own_spread"), wider
 
 
 def _unpaired(row: TableRow, table: AblationTable) -> UnpairedDelta | None:

@@ -14,6 +14,7 @@ from headcount.dashboard.choice import constant_axes
 ERRORS = {
     "pooled": "the error pooled over all cells",
     "moderated": "its own error, steadied by that of all cells",
+    "own_spread": "its own spread, wider than the error that all cells share",
     "own": "its own error",
 }
 """What a simultaneous interval rests on."""

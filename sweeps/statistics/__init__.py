@@ -12,7 +12,7 @@ from .gain import ComputeGain, compute_gain
 from .homogeneity import HomogeneityCheck, check_homogeneity
 from .layout import LossTable, loss_table
 from .paired import PairedDelta, UnpairedDelta, paired_delta, welch_delta
-from .pooled import PooledError, pooled_delta, pooled_error
+from .pooled import PooledError, no_narrower, pair_error, pooled_delta, pooled_error, wide_cells
 from .power import (
     outperforming_size,
     power,
@@ -71,8 +71,10 @@ __all__ = [
     "loss_table",
     "mean_estimate",
     "moderated_deltas",
+    "no_narrower",
     "outperforming",
     "outperforming_size",
+    "pair_error",
     "paired_delta",
     "parabola",
     "plan_seeds",
@@ -97,5 +99,6 @@ __all__ = [
     "u_shape",
     "variance_components",
     "welch_delta",
+    "wide_cells",
     "window_error",
 ]

@@ -3,6 +3,7 @@
 For a balanced table with one variance, where two deltas correlate by exactly ½. Otherwise use Holm.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import sqrt
@@ -29,10 +30,13 @@ class DunnettDeltas:
     confidence: float
 
 
-def dunnett_deltas(pooled: PooledError, control: int, *, confidence: float = 0.95) -> DunnettDeltas:
+def dunnett_deltas(
+    pooled: PooledError, control: int, *, confidence: float = 0.95, least: Sequence[float] = ()
+) -> DunnettDeltas:
     """Every other row minus row `control`, by the pooled error with its own degrees of freedom.
 
-    ValueError unless every cell has every seed, and the losses vary.
+    `least` may have an error for each of them that theirs is not to be below: see `no_narrower`. ValueError
+    unless every cell has every seed, and the losses vary.
     """
     check_confidence(confidence)
     if not pooled.balanced or not pooled.sd:
@@ -44,11 +48,12 @@ def dunnett_deltas(pooled: PooledError, control: int, *, confidence: float = 0.9
     se = pooled.sd * sqrt(2 / pooled.layout.present.shape[1])
     deltas = []
     adjusted = []
-    for row in rows:
+    for row, floor in zip(rows, least or [0.0] * len(rows), strict=True):
         mean = float(pooled.effects[row] - pooled.effects[control])
-        own = t_estimate(mean, se, pooled.df, confidence)
-        deltas.append(replace(own, low=mean - critical * se, high=mean + critical * se))
-        t = abs(mean) / se
+        error = max(se, floor)
+        own = t_estimate(mean, error, pooled.df, confidence)
+        deltas.append(replace(own, low=mean - critical * error, high=mean + critical * error))
+        t = abs(mean) / error
         p = 2 * upper_tail(t, pooled.df)
         # for a large t, 1 − cdf is all rounding, and the exact bounds p and m·p hold it
         adjusted.append(min(max(1 - dunnett_cdf(t, len(rows), pooled.df), p), len(rows) * p, 1.0))

@@ -7,6 +7,7 @@ is too narrow for one and too wide for another.
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .layout import Array, BlockLayout, block_layout, check_table, magnitude
 from .student import ROUNDING, Estimate, t_estimate, unknown
@@ -19,13 +20,15 @@ class PooledError:
     `sd` is None where no degree of freedom is left. With every seed in every cell (`balanced`) this is the
     randomised complete block design, df = (cells − 1)(seeds − 1), and a difference of two cells has the
     standard error sd·√(2/seeds); otherwise it is ordinary least squares with df = N − cells − seeds + 1.
-    `effects` are the cells' means adjusted for their seeds, around 0.
+    `effects` are the cells' means adjusted for their seeds, around 0; `spreads` the cells' own standard
+    deviations by the same residuals, 0 of a cell with one seed.
     """
 
     sd: float | None
     df: int
     balanced: bool
     effects: Array
+    spreads: Array
     layout: BlockLayout
 
 
@@ -33,13 +36,17 @@ def pooled_error(losses: Array) -> PooledError:
     """Pool the error of a table of losses, cells × seeds, NaN where missing; ValueError under 2 cells."""
     table = check_table(losses, cells=2)
     layout = block_layout(~np.isnan(table))
-    sd = None
+    sd, spreads = None, np.zeros(len(table))
     if layout.df > 0:
-        sd = float(np.sqrt(np.sum(layout.residuals(table) ** 2) / layout.df))
+        squares = np.sum(layout.residuals(table) ** 2, axis=1)
+        sd = float(np.sqrt(squares.sum() / layout.df))
+        # residuals have layout.df degrees of freedom in all, of which a cell has a share by its seeds − 1
+        beyond = np.maximum(layout.present.sum(1) - 1, 0)
+        spreads = np.sqrt(squares / np.maximum(beyond, 1) * beyond.sum() / layout.df)
         if sd <= ROUNDING * magnitude(table):
             sd = 0.0
     effects = np.where(layout.present.any(1), layout.effects(table), np.nan)
-    return PooledError(sd, layout.df, bool(layout.present.all()), effects, layout)
+    return PooledError(sd, layout.df, bool(layout.present.all()), effects, spreads, layout)
 
 
 def pooled_delta(pooled: PooledError, treatment: int, control: int, *, confidence: float = 0.95) -> Estimate:
@@ -56,3 +63,41 @@ def pooled_delta(pooled: PooledError, treatment: int, control: int, *, confidenc
     v = pooled.layout.inverse
     variance = v[treatment, treatment] + v[control, control] - 2 * v[treatment, control]
     return t_estimate(mean, pooled.sd * float(variance) ** 0.5, pooled.df, confidence)
+
+
+def pair_error(pooled: PooledError, treatment: int, control: int) -> float:
+    """The standard error of the difference of two cells by their own spreads alone, as Welch's is."""
+    seeds = np.maximum(pooled.layout.present.sum(1), 1)
+    own = pooled.spreads**2 / seeds
+    return float(np.sqrt(own[treatment] + own[control]))
+
+
+WIDE = 0.05
+"""The most often that a cell whose spread is that of the others is taken for a wider one: it is in the pooled
+error too, so that fewer are."""
+
+
+def wide_cells(pooled: PooledError) -> NDArray[np.bool_]:
+    """Which cells spread wider than the pooled error: F of their own spread over it, one-sided at `WIDE`.
+
+    What a check of all cells together passes may still hold one of these, and a claim about it, or against it
+    as a control, rests on the delta's own error.
+    """
+    from scipy.special import fdtri
+
+    beyond = pooled.layout.present.sum(1) - 1
+    if not pooled.sd:
+        return np.zeros(len(beyond), dtype=np.bool_)
+    limits = fdtri(np.maximum(beyond, 1), pooled.df, 1 - WIDE)
+    return np.asarray((beyond > 0) & ((pooled.spreads / pooled.sd) ** 2 > limits))
+
+
+def no_narrower(estimate: Estimate, se: float) -> Estimate:
+    """The estimate with this standard error where its own is smaller; one without an error stays as it is.
+
+    For claims by an error that cells share, with the error that a cell's own losses give: a check of one
+    variance misses many an uneven spread. The degrees of freedom stay those of the shared error.
+    """
+    if estimate.mean is None or not estimate.se or estimate.df is None or estimate.se >= se:
+        return estimate
+    return t_estimate(estimate.mean, se, estimate.df, estimate.confidence)

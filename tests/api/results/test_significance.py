@@ -14,6 +14,7 @@ from headcount.sweeps.statistics import (
     best_cells,
     dunnett_deltas,
     moderated_deltas,
+    pair_error,
     paired_delta,
     parabola,
     pooled_error,
@@ -64,10 +65,36 @@ def test_the_pooled_error_is_that_of_a_block_design(session: Session) -> None:
     half = stats.t.ppf(0.975, df) * found.pooling.sd * np.sqrt(2 / 8)
     assert first.pooled.high == pytest.approx(first.pooled.mean + half)
 
-    t = stats.t.ppf(1 - 0.05 / 15 / 2, df)
-    assert first.simultaneous_error == "pooled"
-    assert first.simultaneous is not None
-    assert first.simultaneous.high == pytest.approx(first.pooled.mean + t * first.pooled.se)
+    spreads = np.sqrt((residuals**2).sum(1) * 18 / 17 / 7)
+    wide = {
+        row.cell
+        for row, f in zip(table.rows, spreads**2 / found.pooling.sd**2, strict=True)
+        if f > stats.f.ppf(0.95, 7, df)
+    }
+    sources = []
+    for comparison in found.comparisons:
+        delta, told = comparison.delta, comparison.simultaneous
+        assert comparison.pooled is not None
+        assert delta is not None
+        assert delta.se is not None
+        assert told is not None
+        cells = [i for i, row in enumerate(table.rows) if row.cell in (comparison.cell, comparison.control)]
+        own = max(np.sqrt((spreads[cells] ** 2).sum() / 8), delta.se)
+        shared = found.pooling.sd * np.sqrt(2 / 8)
+        assert comparison.pooled.se == pytest.approx(shared)
+        if {comparison.cell, comparison.control} & wide:
+            expected = ("own", delta.se, 7)
+        else:
+            expected = ("own_spread" if own > shared else "pooled", max(own, shared), df)
+        assert (comparison.simultaneous_error, told.se, told.df) == (
+            expected[0],
+            pytest.approx(expected[1]),
+            expected[2],
+        )
+        t = stats.t.ppf(1 - 0.05 / 15 / 2, told.df)
+        assert told.high == pytest.approx(told.mean + t * told.se)
+        sources.append(comparison.simultaneous_error)
+    assert set(sources) == {"pooled", "own_spread"} | ({"own"} if wide else set())
 
 
 @pytest.mark.parametrize(
@@ -78,11 +105,23 @@ def test_the_interval_for_all_at_once_rests_on_the_best_error_there_is(
 ) -> None:
     build_sweep(session, heads=heads, kv_heads=kv_heads)
     found = paired_statistics(ablation_table(session, "head-count"))
+    sources = set()
     for comparison in found.comparisons:
-        estimate = {"moderated": comparison.moderated, "own": comparison.delta}[error]
-        assert comparison.simultaneous_error == error
-        assert estimate is not None
-        assert comparison.simultaneous == simultaneous(estimate, found.family.size)
+        shared = comparison.moderated if error == "moderated" else comparison.delta
+        source, told = comparison.simultaneous_error, comparison.simultaneous
+        assert shared is not None
+        assert told is not None
+        assert (told.mean, told.confidence) == (shared.mean, 0.95)
+        if source == "own_spread":
+            assert (told.se or 0) > (shared.se or 0)
+            assert told.df == shared.df
+        else:
+            estimate = comparison.delta if source == "own" else shared
+            assert estimate is not None
+            assert told == simultaneous(estimate, found.family.size)
+        sources.add(source)
+    # the moderated ones hold where neither cell spreads wider than the others, or than the error
+    assert sources == {error, *({"own_spread", "own"} if error == "moderated" else ())}
 
 
 def test_spreads_that_look_uneven_leave_every_claim_to_its_own_error(session: Session) -> None:
@@ -191,8 +230,10 @@ def test_each_cell_has_every_reading_that_its_sweep_allows(session: Session) -> 
     rows = [table.controls[0], *(r for r in table.treatments if r.control == table.controls[0].cell)]
     y = np.array([r.losses for r in rows])
     pooled = pooled_error(y)
-    expected = dunnett_deltas(pooled, 0)
     mine = [c for c in found.comparisons if c.control == rows[0].cell]
+    own = [max(pair_error(pooled, i + 1, 0), c.delta.se or 0) for i, c in enumerate(mine) if c.delta]
+    assert max(own) > pooled.sd / 2 > min(own) / 2
+    expected = dunnett_deltas(pooled, 0, least=own)
     assert tuple(c.dunnett for c in mine) == expected.deltas
     assert tuple(c.dunnett_p for c in mine) == expected.adjusted_p
     first = found.comparisons[0]

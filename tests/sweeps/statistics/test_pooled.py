@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from statsmodels.regression.linear_model import OLS
 
-from headcount.sweeps.statistics import loss_table, pooled_delta, pooled_error
+from headcount.sweeps.statistics import (
+    loss_table,
+    no_narrower,
+    pair_error,
+    pooled_delta,
+    pooled_error,
+    wide_cells,
+)
 
 # Heads 1 2 4 8 16 32 at three seeds
 CURVE = np.array(
@@ -103,3 +110,46 @@ def test_bad_tables_are_refused() -> None:
         pooled_error(CURVE[:1])
     with pytest.raises(ValueError, match=r"losses\[1, 0\] is inf: leave cells with diverged seeds out"):
         pooled_error(np.array([[3.0, 3.1], [np.inf, 3.2]]))
+
+
+def test_the_spread_of_a_cell_is_unbiased_with_and_without_missing_seeds() -> None:
+    rng = np.random.default_rng(0)
+    noise, seeds = rng.normal(0, 1, (3000, 6, 4)), rng.normal(0, 2, (3000, 1, 4))
+    missing = np.where(np.isin(np.arange(24).reshape(6, 4), (0, 14)), np.nan, 0)
+    for present in (0, missing):
+        squares = np.mean([pooled_error(draw).spreads ** 2 for draw in noise + seeds + present], axis=0)
+        assert squares == pytest.approx(np.ones(6), rel=0.12 if present is missing else 0.05)
+    # a cell of 3 times the spread: a sixth of each seed's mean is its own, and the others' residuals show it
+    noise[:, 5] *= 3
+    squares = np.mean([pooled_error(draw).spreads ** 2 for draw in noise + seeds], axis=0)
+    assert squares == pytest.approx(6 / 5 * (np.array([1] * 5 + [9]) * (1 - 2 / 6) + 14 / 36), rel=0.06)
+
+
+def test_an_error_is_not_below_what_the_two_cells_give() -> None:
+    pooled = pooled_error(CURVE)
+    residuals = CURVE - CURVE.mean(1, keepdims=True) - CURVE.mean(0) + CURVE.mean()
+    own = np.sqrt((residuals[[4, 3]] ** 2).sum() * 6 / 5 / 2 / 3)
+    assert pair_error(pooled, 4, 3) == pytest.approx(own, rel=1e-12)
+    delta = pooled_delta(pooled, 4, 3)
+    assert delta.se is not None
+    assert no_narrower(delta, delta.se / 2) is delta
+    wider = no_narrower(delta, 2 * delta.se)
+    assert (wider.mean, wider.df, wider.se) == (delta.mean, delta.df, 2 * delta.se)
+    assert wider.p is not None
+    assert delta.p is not None
+    assert wider.p > delta.p
+    alone = pooled_delta(pooled_error(CURVE[:, :1]), 1, 0)
+    assert no_narrower(alone, 1.0) is alone
+
+
+def test_a_cell_is_wide_rarely_and_nearly_always_at_four_times_the_spread() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.normal(0, 0.01, (800, 12, 6))
+    alike = np.array([wide_cells(pooled_error(losses)) for losses in noise])
+    assert 0.02 < alike.mean() < 0.05
+    noise[:, 3] *= 4
+    found = np.array([wide_cells(pooled_error(losses)) for losses in noise])
+    assert found[:, 3].mean() > 0.95
+    assert np.delete(found, 3, axis=1).mean() < 0.05
+    assert not wide_cells(pooled_error(np.full((3, 2), 3.0))).any()
+    assert not wide_cells(pooled_error(noise[0, :, :1])).any()
