@@ -28,8 +28,8 @@ def sign_flip(deltas: Values) -> float | None:
     if not 1 <= len(x) <= MOST_FLIPPED:
         return None
     sums = np.abs(_signs(len(x)) @ x)
-    # the first pattern is that of the deltas as they are
-    return int(np.count_nonzero(sums >= sums[0] * (1 - 1e-12))) / len(sums)
+    # the first pattern is that of the deltas as they are; equal sums differ by rounding of the deltas
+    return int(np.count_nonzero(sums >= sums[0] - 1e-12 * np.abs(x).sum())) / len(sums)
 
 
 @lru_cache(maxsize=MOST_FLIPPED)

@@ -1,6 +1,7 @@
 """Tests by signs and ranks against published tables, scipy's exact tests and the counting of all patterns."""
 
 from itertools import product
+from operator import mul
 
 import numpy as np
 import pytest
@@ -44,6 +45,15 @@ def test_the_sign_flip_test_is_scipys() -> None:
         )
         assert sign_flip(deltas) == pytest.approx(reference.pvalue)
     assert sign_flip([]) is None
+
+
+@pytest.mark.parametrize(
+    "deltas", [(1, 2, -3), (1, 1, 3, -2, 3, 3, -2), (1, -2, 1, 3, -2, -1), (7, -7), (5, -4, -1, 6, -6)]
+)
+def test_the_sign_flip_test_counts_equal_sums_also_where_they_are_rounded(deltas: tuple[int, ...]) -> None:
+    """In hundredths, whose sums are not whole: 0.01 + 0.02 − 0.03 is not 0."""
+    sums = [abs(sum(map(mul, signs, deltas))) for signs in product((1, -1), repeat=len(deltas))]
+    assert sign_flip([delta / 100 for delta in deltas]) == np.mean(np.array(sums) >= abs(sum(deltas)))
 
 
 def test_signed_ranks_without_ties_are_scipys_also_with_many_pairs() -> None:
