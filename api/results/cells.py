@@ -111,8 +111,9 @@ _JOBS = select(
     Job.parameters,
     Job.flops,
 )
-# of every kind: PostgreSQL does not find the index that holds all of it where a kind is asked for
-_JOBS = _JOBS.join(Job, Job.id == SweepJob.job_id).where(SweepJob.sweep_id == bindparam("sweep"))
+# any kind: so both engines read the index that holds all of it; for certain kinds, PostgreSQL does not
+_JOBS = _JOBS.join(Job, Job.id == SweepJob.job_id)
+_JOBS = _JOBS.where(SweepJob.sweep_id == bindparam("sweep"), Job.kind > "")
 _CELLS = select(Cell.id, Cell.position, Cell.settings, Cell.is_control, Cell.control_id)
 _CELLS = _CELLS.where(Cell.sweep_id == bindparam("sweep")).order_by(Cell.position, Cell.id)
 
