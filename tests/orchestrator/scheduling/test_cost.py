@@ -10,9 +10,10 @@ from headcount.orchestrator.bench.stand_in import StandIn
 from headcount.orchestrator.store import Store
 
 JOBS = 50
-MOST_STATEMENTS = 14
-"""Of a transaction in which jobs end and others begin, however many: to begin and to know the lease, to read
-what was told, what is wished and what waits, and a statement for rows of each kind."""
+MOST_STATEMENTS = {"sqlite": 13, "postgresql": 6}
+"""Of a transaction in which jobs end and others begin, however many: to know the lease, to read what was
+told, what is wished and what waits, to open attempts, and a statement for rows of each kind, or on PostgreSQL
+for all of them. There each is a round trip: the first begins the transaction, the commit goes with the last."""
 
 
 @pytest.mark.parametrize("slots", [2, 25])
@@ -37,6 +38,7 @@ def test_a_transaction_ends_jobs_and_begins_others_with_few_statements(store: St
     ending = [found for found in transactions if any("INTO evaluation" in statement for statement in found)]
     beginning = [found for found in transactions if any("INTO attempt" in statement for statement in found)]
     assert len(ending) <= JOBS // slots + 1
-    assert max(map(len, ending)) <= MOST_STATEMENTS, "\n".join(max(ending, key=len))
+    most = MOST_STATEMENTS[store.engine.dialect.name]
+    assert max(map(len, ending)) <= most, "\n".join(max(ending, key=len))
     apart = [found for found in beginning if found not in ending]
     assert len(apart) <= 2, "jobs begin in the transaction in which others end, but for the first"
