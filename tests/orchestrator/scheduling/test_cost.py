@@ -13,7 +13,7 @@ JOBS = 50
 MOST_STATEMENTS = {"sqlite": 13, "postgresql": 6}
 """Of a transaction in which jobs end and others begin, however many: to know the lease, to read what was
 told, what is wished and what waits, to open attempts, and a statement for rows of each kind, or on PostgreSQL
-for all of them. There each is a round trip: the first begins the transaction, the commit goes with the last."""
+for all of them. There each is a round trip: the first begins the transaction, the last takes the commit."""
 
 
 @pytest.mark.parametrize("slots", [2, 25])
