@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Home:
 def test_a_sweep_is_changed_and_says_so(home: Home) -> None:
     typed = {
         ("pause", "tiny"): "tiny: 6 jobs paused; now 1 failed, 5 queued (paused)\n",
-        ("status", "tiny"): "tiny: 1 failed, 5 queued (paused) of 6\nScheduler: none at work\n",
+        ("status", "tiny"): "tiny: 1 failed, 5 queued of 6 (paused)\nScheduler: none at work\n",
         ("resume", "tiny"): "tiny: 6 jobs resumed; now 1 failed, 5 queued\n"
         "No scheduler is at work; to train them: headcount run tiny\n",
         ("priority", "tiny", "-3"): "tiny: 6 jobs at priority -3; now 1 failed, 5 queued\n",
