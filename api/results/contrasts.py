@@ -77,6 +77,7 @@ def alignment_records(table: AblationTable) -> tuple[list[Record], Family]:
             | difference(delta)
             | {"adjusted_p": None}
             | provenance(row)
+            | {"mixed_environments": row.mixed_environments or other.mixed_environments}
             | {"sliced_cell": other.cell}
         )
     family = holm(

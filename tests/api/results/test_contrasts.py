@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from raw_sweep import RawCell, write_sweep
+from raw_sweep import MOMENT, RawCell, write_sweep
 from scipy import stats
 from sqlalchemy.orm import Session
 from statsmodels.stats.multitest import multipletests
 
 from headcount.api.results import QueryError, ablation_table, named_table
+from headcount.orchestrator.store.models import Attempt
 
 WIDTHS = (256, 512, 1024)
 
@@ -93,3 +94,27 @@ def test_a_sweep_that_cannot_tell_says_what_it_lacks(session: Session) -> None:
         named_table(table, "width")
     with pytest.raises(QueryError, match=r"'plain' does not vary model\.residual"):
         named_table(table, "alignment")
+
+
+def test_alignment_is_mixed_where_either_side_trained_elsewhere_than_their_control(session: Session) -> None:
+    even = dict.fromkeys(range(2), 3.5)
+    cells = [
+        cell
+        for first, kv_heads in ((0, 1), (3, 2))
+        for cell in (
+            RawCell({"model.kv_heads": kv_heads}, even),
+            RawCell({"model.kv_heads": kv_heads, "model.residual": "mhar"}, even, first),
+            RawCell({"model.kv_heads": kv_heads, "model.residual": "mhar_hw"}, even, first),
+        )
+    ]
+    ids = write_sweep(
+        session, "apart", {"model.residual": ("mhar", "mhar_hw"), "model.kv_heads": (1, 2)}, cells
+    )
+    for cell, of_cell in enumerate(ids):
+        for job in of_cell.values():
+            told = {"device": "another" if cell == 4 else "one"}
+            shared = {"epoch": 1, "slot": "s", "started": MOMENT, "ended": MOMENT, "cause": "finished"}
+            session.add(Attempt(job_id=job, number=1, start_step=0, environment=told, **shared))
+    session.flush()
+    found = named_table(ablation_table(session, "apart"), "alignment").rows
+    assert {row["model.kv_heads"]: row["mixed_environments"] for row in found} == {1: False, 2: True}
