@@ -119,7 +119,8 @@ def fit_chinchilla(
     Raises ValueError unless there are three sizes and three amounts of data that do not just grow together.
     """
     n, d, y = _checked(parameters, tokens, losses)
-    return _law(n, d, best_fit(_log_sum(n, d), np.log(y), _STARTS, _BOUNDS))
+    [law] = _laws(n, d, best_fit(_log_sum(n, d), np.log(y), _STARTS, _BOUNDS)[None])
+    return law
 
 
 def bootstrap_chinchilla(
@@ -135,16 +136,11 @@ def bootstrap_chinchilla(
     Raises ValueError as `fit_chinchilla`.
     """
     n, d, y = _checked(parameters, tokens, losses)
-    law = _log_sum(n, d)
-    whole = best_fit(law, np.log(y), _STARTS, _BOUNDS)
-    drawn = drawn_again(law.setting, y, resamples, np.random.default_rng(seed))
-    resampled = fits_from(law, np.log(drawn), whole, _BOUNDS)
-    return ChinchillaLaws(
-        _law(n, d, whole),
-        tuple(_law(n, d, found) for found in resampled),
-        (n.min(), n.max()),
-        (d.min(), d.max()),
-    )
+    form = _log_sum(n, d)
+    whole = best_fit(form, np.log(y), _STARTS, _BOUNDS)
+    drawn = drawn_again(form.setting, y, resamples, np.random.default_rng(seed))
+    law, *resampled = _laws(n, d, np.vstack([whole, fits_from(form, np.log(drawn), whole, _BOUNDS)]))
+    return ChinchillaLaws(law, tuple(resampled), (n.min(), n.max()), (d.min(), d.max()))
 
 
 def _checked(
@@ -180,12 +176,9 @@ def _log_sum(n: Array, d: Array) -> LogSum:
     return LogSum((0, 1, 2, 1, 2), np.stack(factors), setting.reshape(-1))
 
 
-def _law(n: Array, d: Array, parameters: Array) -> ChinchillaLaw:
-    e, a, b, alpha, beta = parameters.tolist()
-    return ChinchillaLaw(
-        irreducible=float(np.exp(e)),
-        size_coefficient=float(np.exp(a) * _center(n) ** alpha),
-        data_coefficient=float(np.exp(b) * _center(d) ** beta),
-        size_exponent=alpha,
-        data_exponent=beta,
-    )
+def _laws(n: Array, d: Array, parameters: Array) -> list[ChinchillaLaw]:
+    """Those of fits (F, 5)."""
+    e, a, b, alpha, beta = parameters.T
+    sizes, amounts = np.exp(a) * _center(n) ** alpha, np.exp(b) * _center(d) ** beta
+    fields = np.stack([np.exp(e), sizes, amounts, alpha, beta], axis=1)
+    return [ChinchillaLaw(*of_fit) for of_fit in fields.tolist()]

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from .layout import Array
 from .log_sums import LogSum, Misfit
-from .trust_region import next_steps
+from .trust_region import lengths, next_steps
 
 STEPS = 400
 """At most; a law that its runs tell well takes 5 to 10."""
-PATIENCE = 5
+PATIENCE = 3
 """Steps that the other starts of a fit have to come below one that has converged."""
-TOLERANCE = 1e-12
+TOLERANCE = 1e-10
 """Of the misfit, and of 1 if that is more: a step that promises and gains less is the last."""
 
 _RADIUS = 0.5
@@ -114,7 +114,7 @@ def _gone(law: LogSum, running: _Running, step: Array, promised: Array) -> tuple
     tried = law.misfit(running.at + step, running.log_losses)
     gained = running.found.value - tried.value
     better = gained > 0
-    length = np.linalg.norm(step, axis=1)
+    length = lengths(step)
     kept = gained / np.where(promised > 0, promised, np.inf)
     longer = np.where((kept > 0.75) & (length > 0.8 * running.radius), 2 * running.radius, running.radius)
     gone = running._replace(

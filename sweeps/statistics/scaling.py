@@ -64,7 +64,8 @@ def fit_law(computes: Sequence[float], losses: Sequence[float]) -> Law:
     as the losses are.
     """
     x, y = _checked(computes, losses)
-    return _law(x, best_fit(_log_sum(x), np.log(y), _STARTS, _BOUNDS))
+    [law] = _laws(x, best_fit(_log_sum(x), np.log(y), _STARTS, _BOUNDS)[None])
+    return law
 
 
 @dataclass(frozen=True)
@@ -169,11 +170,11 @@ def bootstrap_laws(
 ) -> Laws:
     """The law of the runs, and of runs resampled within each compute. Raises ValueError as `fit_law`."""
     x, y = _checked(computes, losses)
-    law = _log_sum(x)
-    whole = best_fit(law, np.log(y), _STARTS, _BOUNDS)
-    drawn = drawn_again(law.setting, y, resamples, np.random.default_rng(seed))
-    resampled = fits_from(law, np.log(drawn), whole, _BOUNDS)
-    return Laws(_law(x, whole), tuple(_law(x, parameters) for parameters in resampled))
+    form = _log_sum(x)
+    whole = best_fit(form, np.log(y), _STARTS, _BOUNDS)
+    drawn = drawn_again(form.setting, y, resamples, np.random.default_rng(seed))
+    law, *resampled = _laws(x, np.vstack([whole, fits_from(form, np.log(drawn), whole, _BOUNDS)]))
+    return Laws(law, tuple(resampled))
 
 
 def _checked(computes: Sequence[float], losses: Sequence[float]) -> tuple[Array, Array]:
@@ -200,9 +201,14 @@ def _log_sum(x: Array) -> LogSum:
     return LogSum((0, 1, 1), np.stack([one, one, -np.log(computes / _mean(x))]), setting)
 
 
-def _law(x: Array, parameters: Array) -> Law:
-    e, a, alpha = parameters.tolist()
-    return Law(float(np.exp(e)), float(np.exp(a)), alpha, _mean(x), (float(x.min()), float(x.max())))
+def _laws(x: Array, parameters: Array) -> list[Law]:
+    """Those of fits (F, 3)."""
+    scale, computes = _mean(x), (float(x.min()), float(x.max()))
+    terms = np.exp(parameters[:, :2]).tolist()
+    return [
+        Law(e, a, alpha, scale, computes)
+        for (e, a), alpha in zip(terms, parameters[:, 2].tolist(), strict=True)
+    ]
 
 
 def _mean(x: Array) -> float:

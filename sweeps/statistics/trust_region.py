@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from .layout import Array
 from .log_sums import LogSum, Misfit
 
+FEW = 48
+"""Matrices whose axes are found as fast as it is told which of them need them."""
 BENT = 0.75
 """Twice the acceleration may be this much of the step; beyond it the third derivatives matter."""
 
@@ -30,14 +32,18 @@ def next_steps(law: LogSum, found: Misfit, at: Array, radius: Array, bounds: Arr
             break
         fixed |= outward
     bend = np.where(fixed, 0, (slopes @ (found.stiffness * law.bend(found, step))[:, :, None])[:, :, 0])
-    turn = -0.5 * np.linalg.solve(damped, bend[:, :, None])[:, :, 0]
-    slight = 2 * np.linalg.norm(turn, axis=1) <= BENT * np.linalg.norm(step, axis=1)
+    turn: Array = -0.5 * np.linalg.solve(damped, bend[:, :, None])[:, :, 0]
+    slight = 2 * lengths(turn) <= BENT * lengths(step)
     slight &= ~(at_bound & (step + turn < 0)).any(axis=1)
     turned = np.where(slight[:, None], step + turn, step)
     share = _share_to_bound(at, turned, bounds)
     linear = (gradient * step).sum(axis=1)
     square = (step[:, None] @ hessian @ step[:, :, None])[:, 0, 0]
     return np.maximum(share[:, None] * turned, bounds - at), -share * linear - share**2 * square / 2
+
+
+def lengths(steps: Array) -> Array:
+    return np.asarray(np.sqrt(np.einsum("fp,fp->f", steps, steps)), dtype=np.float64)
 
 
 def _share_to_bound(at: Array, step: Array, bounds: Array) -> Array:
@@ -57,15 +63,19 @@ def _within(hessian: Array, gradient: Array, radius: Array) -> tuple[Array, Arra
     """Each matrix with what damps it, and the step that it gives: Newton's own where that leads down and not
     beyond the radius, and the best of that length elsewhere.
     """
+    identity = np.eye(hessian.shape[1])
+    if len(hessian) <= FEW:
+        damping, step = _damped(hessian, gradient, radius)
+        return hessian + damping[:, None, None] * identity, step
     minors = [np.linalg.det(hessian[:, :size, :size]) > 0 for size in range(1, hessian.shape[1] + 1)]
     plain = np.logical_and.reduce(minors)
     damped, step = hessian.copy(), np.empty_like(gradient)
     step[plain] = -np.linalg.solve(hessian[plain], gradient[plain, :, None])[:, :, 0]
-    plain[plain] = np.linalg.norm(step[plain], axis=1) <= radius[plain]
+    plain[plain] = lengths(step[plain]) <= radius[plain]
     if not plain.all():
         hard = ~plain
         damping, step[hard] = _damped(hessian[hard], gradient[hard], radius[hard])
-        damped[hard] += damping[:, None, None] * np.eye(hessian.shape[1])
+        damped[hard] += damping[:, None, None] * identity
     return damped, step
 
 
@@ -77,13 +87,13 @@ def _damped(hessian: Array, gradient: Array, radius: Array) -> tuple[Array, Arra
     for _ in range(8):  # Newton's method for 1 / length: it comes from below, and settles in a few
         raised = curvature + damping[:, None]
         step = along / raised
-        length = np.linalg.norm(step, axis=1)
+        length = lengths(step)
         long = length > 1.05 * radius
         if not long.any():
             break
         change = (length / radius - 1) * length**2 / np.maximum((step**2 / raised).sum(axis=1), 1e-300)
         damping = np.where(long, damping + change, damping)
     step = along / (curvature + damping[:, None])
-    length = np.linalg.norm(step, axis=1)
+    length = lengths(step)
     step *= np.minimum(1, radius / np.maximum(length, 1e-300))[:, None]
     return damping, -(axes @ step[:, :, None])[:, :, 0]
