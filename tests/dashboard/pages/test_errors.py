@@ -38,8 +38,7 @@ def test_a_store_that_does_not_answer_is_a_page_too(
     def refuse(*words: Any, **more: Any) -> None:
         raise OperationalError("SELECT 1", None, Exception("connection to server failed"))
 
-    monkeypatch.setattr("sqlalchemy.orm.Session.execute", refuse)
-    monkeypatch.setattr("sqlalchemy.orm.Session.scalars", refuse)
+    monkeypatch.setattr("sqlalchemy.pool.Pool.connect", refuse)
     answer = client.get(path, headers=PAGE)
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert "<h1>The store does not answer</h1>" in answer.text
