@@ -32,7 +32,7 @@ def next_steps(law: LogSum, found: Misfit, at: Array, radius: Array, bounds: Arr
             break
         fixed |= outward
     bend = np.where(fixed, 0, (slopes @ (found.stiffness * law.bend(found, step))[:, :, None])[:, :, 0])
-    turn: Array = -0.5 * np.linalg.solve(damped, bend[:, :, None])[:, :, 0]
+    turn = np.asarray(np.linalg.solve(damped, bend[:, :, None])[:, :, 0] / -2, dtype=np.float64)
     slight = 2 * lengths(turn) <= BENT * lengths(step)
     slight &= ~(at_bound & (step + turn < 0)).any(axis=1)
     turned = np.where(slight[:, None], step + turn, step)
