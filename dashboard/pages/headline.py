@@ -92,10 +92,11 @@ def _lowest(best: TableRow, found: CellComparison | None, among: str) -> str:
 
 def _lower_with_fewer(best: TableRow, table: AblationTable) -> str:
     """What the cells say that have not all seeds yet, and so cannot be named."""
-    lower = [
-        row for row in table.treatments if row.mean is not None and row.mean < best.mean and row.n < best.n
-    ]
-    if table.fresh_seeds or not lower:
+    lowest = best.mean
+    if lowest is None or table.fresh_seeds:
+        return ""
+    lower = [row for row in table.treatments if row.mean is not None and row.mean < lowest and row.n < best.n]
+    if not lower:
         return ""
     verb = "is" if len(lower) == 1 else "are"
     return f"{text.plural(len(lower), 'cell')} of fewer seeds {verb} lower still."
