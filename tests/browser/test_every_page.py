@@ -86,7 +86,7 @@ def test_the_empty_list_shows_how_to_submit(open_page: OpenPage, empty_service: 
     assert violations(page) == []
 
 
-def test_without_a_script_every_number_is_there(open_page: OpenPage, service: Service) -> None:
+def test_without_a_script_every_number_is_there(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url, java_script_enabled=False)
     page.get_by_role("link", name="in-flight").click()
     page.get_by_role("link", name="Paired").click()

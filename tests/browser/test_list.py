@@ -9,7 +9,7 @@ def names(page: Page) -> list[str]:
     return page.locator(".sweeps .title").all_inner_texts()
 
 
-def test_it_follows_the_search_box_and_its_address_is_the_view(open_page: OpenPage, service: Service) -> None:
+def test_it_follows_the_search_box_and_its_address_is_the_view(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url)
     assert page.url.endswith("/?q=&state=&owner=&sort=-submitted")
     assert names(page) == ["in-flight", "head-count"]
@@ -30,7 +30,7 @@ def test_it_follows_the_search_box_and_its_address_is_the_view(open_page: OpenPa
     page.wait_for_url("**/?q=&state=&owner=&sort=delta")
 
 
-def test_ticked_sweeps_are_compared(open_page: OpenPage, service: Service) -> None:
+def test_ticked_sweeps_are_compared(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url)
     for name in ("in-flight", "head-count"):
         page.get_by_label(f"Compare {name}").check()
@@ -45,7 +45,7 @@ def test_ticked_sweeps_are_compared(open_page: OpenPage, service: Service) -> No
 
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_drawing_stands_in_each_line_with_a_result(
-    open_page: OpenPage, service: Service, width: int
+    service: Service, open_page: OpenPage, width: int
 ) -> None:
     page = open_page(service.url, width=width)
     drawn = page.locator(".spark:visible")

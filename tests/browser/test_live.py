@@ -36,7 +36,7 @@ def live(page: Page) -> None:
     expect(page.locator("[data-live-name]")).to_have_text("live")
 
 
-def test_a_result_appears_without_a_reload(open_page: OpenPage, service: Service) -> None:
+def test_a_result_appears_without_a_reload(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     live(page)
     page.evaluate("window.notReloaded = true")
@@ -49,7 +49,7 @@ def test_a_result_appears_without_a_reload(open_page: OpenPage, service: Service
     assert service.streams.open == 1
 
 
-def test_the_list_follows_too(open_page: OpenPage, service: Service) -> None:
+def test_the_list_follows_too(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url)
     live(page)
     expect(page.locator("main")).to_contain_text("104 of 108 jobs · 1 running")
@@ -57,7 +57,7 @@ def test_the_list_follows_too(open_page: OpenPage, service: Service) -> None:
     expect(page.locator("main")).to_contain_text("105 of 108 jobs · 1 diverged")
 
 
-def test_an_update_moves_nothing(open_page: OpenPage, service: Service) -> None:
+def test_an_update_moves_nothing(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     live(page)
     area = page.locator("#heads-loss .nsewdrag").bounding_box()
@@ -94,7 +94,7 @@ def test_an_update_moves_nothing(open_page: OpenPage, service: Service) -> None:
     assert page.evaluate(state) == before
 
 
-def test_a_paused_page_stands_still_until_it_goes_on(open_page: OpenPage, service: Service) -> None:
+def test_a_paused_page_stands_still_until_it_goes_on(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     live(page)
     button = page.locator("[data-live-button]")
@@ -108,7 +108,7 @@ def test_a_paused_page_stands_still_until_it_goes_on(open_page: OpenPage, servic
 
 
 def test_without_a_free_stream_the_page_asks_by_itself(
-    open_page: OpenPage, service: Service, faults: list[str]
+    service: Service, open_page: OpenPage, faults: list[str]
 ) -> None:
     service.streams.open = MAX_STREAMS
     page = open_page(service.url + SWEEP)
@@ -121,7 +121,7 @@ def test_without_a_free_stream_the_page_asks_by_itself(
     service.streams.open = 0
 
 
-def test_a_storm_of_events_fetches_seldom(open_page: OpenPage, service: Service) -> None:
+def test_a_storm_of_events_fetches_seldom(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     live(page)
     fetched: list[str] = []

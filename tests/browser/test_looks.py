@@ -21,7 +21,7 @@ BASELINES = """
 """
 
 
-def test_every_state_stands_on_the_line_of_its_row(open_page: OpenPage, service: Service) -> None:
+def test_every_state_stands_on_the_line_of_its_row(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url)
     states = [*JOB_STATES, "done", "stopped", "missing"]
     assert dict(zip(states, page.evaluate(BASELINES, states), strict=True)) == dict.fromkeys(states, 0)
@@ -37,12 +37,12 @@ def edges(page: Page) -> set[tuple[int, int]]:
     return {(round(box["y"]), round(box["y"] + box["height"])) for box in boxes if box}
 
 
-def test_the_fields_of_a_row_have_one_height(open_page: OpenPage, service: Service) -> None:
+def test_the_fields_of_a_row_have_one_height(service: Service, open_page: OpenPage) -> None:
     for path in ("/", "/sweeps/in-flight?y=delta&train.peak_lr=1e-3", "/compare", "/reference"):
         assert len(edges(open_page(service.url + path))) == 1, path
 
 
-def test_a_sweep_has_most_of_a_narrow_line(open_page: OpenPage, service: Service) -> None:
+def test_a_sweep_has_most_of_a_narrow_line(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url, width=390)
     name = page.locator(".sweeps tbody th").first.bounding_box()
     assert name is not None

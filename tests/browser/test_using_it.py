@@ -15,7 +15,7 @@ def focused(page: Page) -> str:
     return str(page.evaluate("document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"))
 
 
-def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: Service) -> None:
+def test_the_keyboard_reaches_everything_in_order(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     reached = []
     for _ in range(35):
@@ -62,7 +62,7 @@ def test_the_keyboard_reaches_everything_in_order(open_page: OpenPage, service: 
     ]
 
 
-def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, service: Service) -> None:
+def test_a_tab_keeps_its_choice_through_filters_and_back(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     page.evaluate("window.notReloaded = true")
     page.get_by_role("link", name="Curves").click()
@@ -79,7 +79,7 @@ def test_a_tab_keeps_its_choice_through_filters_and_back(open_page: OpenPage, se
     assert page.evaluate("window.notReloaded")
 
 
-def test_the_skip_link_leads_to_the_content(open_page: OpenPage, service: Service) -> None:
+def test_the_skip_link_leads_to_the_content(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     page.keyboard.press("Tab")
     assert page.locator(".skip").bounding_box()["y"] >= 0  # type: ignore[index]
@@ -87,7 +87,7 @@ def test_the_skip_link_leads_to_the_content(open_page: OpenPage, service: Servic
     assert page.evaluate("document.activeElement.id") == "main"
 
 
-def test_the_chosen_theme_persists_over_pages_and_figures(open_page: OpenPage, service: Service) -> None:
+def test_the_chosen_theme_persists_over_pages_and_figures(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP)
     line = page.locator("#heads-delta .scatterlayer path.point").first
     assert "rgb(0, 114, 178)" in (line.get_attribute("style") or "")
@@ -104,7 +104,7 @@ def test_the_chosen_theme_persists_over_pages_and_figures(open_page: OpenPage, s
     expect(page.locator("#heads-loss")).to_have_attribute("data-drawn", "light")
 
 
-def test_the_address_is_the_whole_view(open_page: OpenPage, service: Service) -> None:
+def test_the_address_is_the_whole_view(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + "/sweeps/in-flight")
     assert page.url.endswith(f"?y=delta&train.peak_lr=5e-4{REST}")
     page.get_by_label("Peak learning rate").first.select_option("1e-3")
@@ -120,7 +120,7 @@ def test_the_address_is_the_whole_view(open_page: OpenPage, service: Service) ->
 
 @pytest.mark.parametrize("form", ["svg", "png"])
 def test_a_figure_is_exported_in_the_light_colours(
-    open_page: OpenPage, service: Service, tmp_path: Path, form: str
+    service: Service, open_page: OpenPage, tmp_path: Path, form: str
 ) -> None:
     page = open_page(service.url + "/sweeps/head-count?y=delta", theme="dark")
     with page.expect_download() as download:
@@ -143,7 +143,7 @@ def test_a_figure_is_exported_in_the_light_colours(
     ("form", "start"), [("PDF", b"%PDF"), ("CSV", b"series,"), ("Table", b"\\begin{table}")]
 )
 def test_a_figure_is_fetched_for_a_paper(
-    open_page: OpenPage, service: Service, tmp_path: Path, form: str, start: bytes
+    service: Service, open_page: OpenPage, tmp_path: Path, form: str, start: bytes
 ) -> None:
     page = open_page(service.url + "/sweeps/head-count?tab=paired&bars=t")
     with page.expect_download() as download:
@@ -153,7 +153,7 @@ def test_a_figure_is_fetched_for_a_paper(
     assert file.read_bytes().startswith(start)
 
 
-def test_the_link_to_a_figure_is_copied(open_page: OpenPage, service: Service) -> None:
+def test_the_link_to_a_figure_is_copied(service: Service, open_page: OpenPage) -> None:
     page = open_page(
         service.url + "/sweeps/head-count?tab=paired&bars=t",
         permissions=["clipboard-read", "clipboard-write"],
@@ -164,7 +164,7 @@ def test_the_link_to_a_figure_is_copied(open_page: OpenPage, service: Service) -
     assert page.evaluate("navigator.clipboard.readText()") == f"{page.url}#paired"
 
 
-def test_times_are_in_the_viewers_zone(open_page: OpenPage, service: Service) -> None:
+def test_times_are_in_the_viewers_zone(service: Service, open_page: OpenPage) -> None:
     page = open_page(service.url + SWEEP, timezone_id="Asia/Tokyo", locale="en-GB")
     time = page.locator("main time").first
     assert time.get_attribute("datetime") == "2026-03-01T12:00:00Z"
@@ -173,7 +173,7 @@ def test_times_are_in_the_viewers_zone(open_page: OpenPage, service: Service) ->
 
 
 def test_the_watch_sees_what_a_page_must_not_do(
-    open_page: OpenPage, service: Service, request: pytest.FixtureRequest
+    service: Service, open_page: OpenPage, request: pytest.FixtureRequest
 ) -> None:
     page = open_page(service.url)
     page.evaluate(
