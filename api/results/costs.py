@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from pydantic_core import from_json
-from sqlalchemy import Connection, Engine, Text, bindparam, cast, func, select
+from sqlalchemy import Connection, Engine, Select, Text, and_, bindparam, cast, func, select, true
 from sqlalchemy.orm import Session
 
 from headcount.api.results.cells import CellView
@@ -50,23 +51,25 @@ _ONE_OF_CELL = _ONE.group_by(SweepJob.cell_id).subquery()
 # the whole configuration as text: PostgreSQL would read it again for each field asked for
 _CONFIGS = select(_ONE_OF_CELL.c.cell_id, cast(Job.config, Text))
 _CONFIGS = _CONFIGS.join(_ONE_OF_CELL, _ONE_OF_CELL.c.job_id == Job.id)
-_MEASURED = (
-    select(
-        SweepJob.cell_id,
-        Measurement.name,
-        func.avg(Measurement.value),
-        func.max(Measurement.value),
-        func.count(),
-        func.sum(Measurement.value * Measurement.value),
+
+
+def _by_cell(name: Any, value: Any) -> "Select[tuple[int, str, float, float, int, float]]":
+    told = select(
+        SweepJob.cell_id, name, func.avg(value), func.max(value), func.count(), func.sum(value * value)
     )
-    .join(SweepJob, SweepJob.job_id == Measurement.job_id)
-    .where(
-        _SWEEP,
-        Measurement.name.in_(MEASURED),
-        Measurement.value.between(-sys.float_info.max, sys.float_info.max),
-    )
-    .group_by(SweepJob.cell_id, Measurement.name)
+    return told.where(_SWEEP).group_by(SweepJob.cell_id, name)
+
+
+_WANTED = (
+    Measurement.job_id == SweepJob.job_id,
+    Measurement.name.in_(MEASURED),
+    Measurement.value.between(-sys.float_info.max, sys.float_info.max),
 )
+_MEASURED = _by_cell(Measurement.name, Measurement.value).join(Measurement, and_(*_WANTED))
+# with an offset PostgreSQL keeps to it, job by job: by its plan for any parameters, which it turns to after a
+# few questions, it would go through these measurements of all sweeps
+_OF_JOB = select(Measurement.name, Measurement.value).where(*_WANTED).offset(0).correlate(SweepJob).lateral()
+_MEASURED_BY_JOB = _by_cell(_OF_JOB.c.name, _OF_JOB.c.value).join(_OF_JOB, true())
 _TRAINED = select(Attempt.job_id, Attempt.number, Attempt.start_step, cast(Attempt.environment, Text))
 _TRAINED = _TRAINED.join(SweepJob, SweepJob.job_id == Attempt.job_id)
 _TRAINED = _TRAINED.where(_SWEEP, Attempt.environment.is_not(None))
@@ -81,7 +84,8 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
         steps, batch_tokens, *_ = sizes
         tokens = steps * batch_tokens if steps and batch_tokens else None
         costs[cell.id] = CellCosts(flops_per_token=_per_token(cell.flops, *sizes), tokens=tokens)
-    for cell_id, name, mean, most, jobs, squares in connection.execute(_MEASURED, named).all():
+    measured = _MEASURED if connection.dialect.name == "sqlite" else _MEASURED_BY_JOB
+    for cell_id, name, mean, most, jobs, squares in connection.execute(measured, named).all():
         if name == "tokens_per_second":
             costs[cell_id].tokens_per_second, costs[cell_id].timed_jobs = mean, jobs
         elif name == "peak_memory_bytes":
