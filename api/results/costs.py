@@ -53,7 +53,7 @@ _CONFIGS = select(_ONE_OF_CELL.c.cell_id, cast(Job.config, Text))
 _CONFIGS = _CONFIGS.join(_ONE_OF_CELL, _ONE_OF_CELL.c.job_id == Job.id)
 
 
-def _by_cell(name: Any, value: Any) -> "Select[tuple[int, str, float, float, int, float]]":
+def _by_cell(name: Any, value: Any) -> "Select[Any]":
     told = select(
         SweepJob.cell_id, name, func.avg(value), func.max(value), func.count(), func.sum(value * value)
     )
@@ -85,7 +85,8 @@ def cell_costs(session: Session, sweep_id: int, cells: Sequence[CellView]) -> di
         tokens = steps * batch_tokens if steps and batch_tokens else None
         costs[cell.id] = CellCosts(flops_per_token=_per_token(cell.flops, *sizes), tokens=tokens)
     measured = _MEASURED if connection.dialect.name == "sqlite" else _MEASURED_BY_JOB
-    for cell_id, name, mean, most, jobs, squares in connection.execute(measured, named).all():
+    figures: Any = connection.execute(measured, named)
+    for cell_id, name, mean, most, jobs, squares in figures.all():
         if name == "tokens_per_second":
             costs[cell_id].tokens_per_second, costs[cell_id].timed_jobs = mean, jobs
         elif name == "peak_memory_bytes":

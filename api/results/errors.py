@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
-from headcount.api.results.job_tails import job_tails
-from headcount.api.results.lookup import NotFoundError, find_job, find_sweep
+from headcount.api.results.job_tails import JobTail
+from headcount.api.results.lookup import NotFoundError, find_job
 from headcount.api.results.records import Record, provenance, settings
 from headcount.api.results.tables import AblationTable
 from headcount.orchestrator.store.models import Evaluation, Job, SweepJob
@@ -95,9 +95,8 @@ Place = tuple[int, int]
 """Cell and seed of a job."""
 
 
-def error_records(session: Session, table: AblationTable) -> list[Record]:
+def error_records(table: AblationTable, tails: Sequence[JobTail]) -> list[Record]:
     """A row a cell with a finished job: the spread between its seeds, and the errors inside its jobs."""
-    tails = job_tails(session, find_sweep(session, table.sweep).id)
     windows = {(tail.cell, tail.seed): tail.windows for tail in tails if tail.windows is not None}
     controls = {row.cell: row.control for row in table.rows if row.control is not None}
     seeds: defaultdict[int, list[int]] = defaultdict(list)

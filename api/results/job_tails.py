@@ -12,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from headcount.api.results.driver_rows import driver_rows
+from headcount.api.results.lookup import sweep_id_of
 
 
 class JobTail(NamedTuple):
@@ -25,9 +26,12 @@ class JobTail(NamedTuple):
     """Losses by window at the last step, None for one that was not finite; if two or more were kept."""
 
 
-def job_tails(session: Session, sweep_id: int) -> list[JobTail]:
-    """Of every finished job that has evaluations in its tail, in the order of the jobs' ids."""
-    connection, asked = session.connection(), {"sweep": sweep_id}
+def job_tails(session: Session, sweep: str) -> list[JobTail]:
+    """Of every finished job that has evaluations in its tail, in the order of the jobs' ids.
+
+    Raises `NotFoundError`.
+    """
+    connection, asked = session.connection(), {"sweep": sweep_id_of(session, sweep)}
     if connection.dialect.name == "sqlite":
         jobs = list(_of_rows(driver_rows(connection, _ROWS, asked)))
     else:

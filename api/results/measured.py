@@ -1,8 +1,9 @@
 """Tables that read more of the store than losses: errors, how routing mixes, what probes find, scores."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import fsum, sqrt
+from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -17,11 +18,13 @@ from headcount.api.results.instruments import (
     awaited_cells,
     figures,
 )
+from headcount.api.results.job_tails import JobTail, job_tails
 from headcount.api.results.lookup import QueryError
 from headcount.api.results.named import NamedTable
 from headcount.api.results.records import Record, difference, provenance, settings
-from headcount.api.results.routing import routing_of_cells
+from headcount.api.results.routing import Routing, routing_of_cells
 from headcount.api.results.tables import AblationTable, TableRow, ablation_table
+from headcount.orchestrator.store.asking_ahead import asked_ahead
 from headcount.sweeps.statistics import MeanEstimate, holm, mean_estimate
 from headcount.sweeps.statistics.student import mean_and_sd
 
@@ -31,21 +34,28 @@ def measured_table(session: Session, sweep: str, name: str, table: AblationTable
 
     Raises `NotFoundError`, and `QueryError` where nothing was measured.
     """
-    question, build = MEASURED[name]
-    table = table or ablation_table(session, sweep)
+    _, read, _ = MEASURED[name]
+    if table is not None:
+        return _built(name, table, read(session, sweep))
+    with asked_ahead(session, lambda other: read(other, sweep)) as told:
+        table = ablation_table(session, sweep)
+        return _built(name, table, told())
+
+
+def _built(name: str, table: AblationTable, told: Any) -> NamedTable:
+    question, _, build = MEASURED[name]
     answer = NamedTable(name, question, table.sweep, table.version, "", "none", None, None, None, (), ())
-    built, records = build(session, table, answer)
+    built, records = build(table, told, answer)
     if not records:
-        raise QueryError(f"no job of sweep {sweep!r} has a measurement for the table {name!r}")
+        raise QueryError(f"no job of sweep {table.sweep!r} has a measurement for the table {name!r}")
     return replace(built, columns=tuple(records[0]), rows=tuple(records))
 
 
 Built = tuple[NamedTable, list[Record]]
 
 
-def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+def _routing(table: AblationTable, found: Mapping[int, Routing], answer: NamedTable) -> Built:
     """A row a cell that routes."""
-    found = routing_of_cells(session, table.sweep)
     records = []
     for row in table.rows:
         if told := found.get(row.cell):
@@ -61,9 +71,8 @@ def _routing(session: Session, table: AblationTable, answer: NamedTable) -> Buil
     return replace(answer, estimator=estimator), records
 
 
-def _probe(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+def _probe(table: AblationTable, found: Figures, answer: NamedTable) -> Built:
     """A row a cell that was probed: each figure's mean over seeds, with its spread."""
-    found = figures(session, table.sweep, PROBE)
     names = sorted({*found.told, *found.lost})
     records = []
     for row in table.rows:
@@ -85,16 +94,20 @@ def _probe(session: Session, table: AblationTable, answer: NamedTable) -> Built:
     return replace(answer, estimator="the probe of each job, its newest, mean over seeds"), records
 
 
-def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+def _scores(session: Session, sweep: str) -> tuple[Figures, set[int]]:
+    """And the cells of which some are to come."""
+    return figures(session, sweep, DOWNSTREAM), awaited_cells(session, sweep, "evaluate")
+
+
+def _downstream(table: AblationTable, scores: tuple[Figures, set[int]], answer: NamedTable) -> Built:
     """A row a cell and score, with its difference to the control's at the same seed.
 
     As for a loss, there is no mean where a seed of the cell diverged, and no difference where one of its
     control's did. Scores to come are of the family already.
     """
-    found = figures(session, table.sweep, DOWNSTREAM)
+    found, awaited = scores
     names = sorted(name for name in {*found.told, *found.lost} if not name.endswith(STDERR))
     records: list[Record] = []
-    awaited = awaited_cells(session, table.sweep, "evaluate")
     p_values: dict[str, float | None] = {
         f"{row.cell} {name}": None
         for row in table.rows
@@ -145,13 +158,13 @@ def _downstream(session: Session, table: AblationTable, answer: NamedTable) -> B
     return told, records
 
 
-def _errors(session: Session, table: AblationTable, answer: NamedTable) -> Built:
+def _errors(table: AblationTable, tails: Sequence[JobTail], answer: NamedTable) -> Built:
     """A row a cell with a finished job."""
     estimator = (
         "seed_sd: between seeds; step_se: between the steps of one job's tail, autocorrelation paid for; "
         "window_se: over validation windows at the last step; root mean square over jobs"
     )
-    return replace(answer, estimator=estimator), error_records(session, table)
+    return replace(answer, estimator=estimator), error_records(table, tails)
 
 
 def _note(row: TableRow, *notes: str) -> str:
@@ -191,10 +204,19 @@ def _spread(name: str, told: Iterable[float]) -> Record:
     return {name: mean, f"{name}_sd": sd}
 
 
-MEASURED: dict[str, tuple[str, Callable[[Session, AblationTable, NamedTable], Built]]] = {
-    "errors": ("Which error is how large: between seeds, between steps, over windows?", _errors),
-    "routing": ("How does depth routing mix its sources?", _routing),
-    "probe": ("Do slices of the width read the depth in their own ways?", _probe),
-    "downstream": ("Is it better at tasks?", _downstream),
+_Read = Callable[[Session, str], Any]
+"""What a sweep's jobs told, which the builder of the table is given."""
+
+_Build = Callable[[AblationTable, Any, NamedTable], Built]
+
+MEASURED: dict[str, tuple[str, _Read, _Build]] = {
+    "errors": ("Which error is how large: between seeds, between steps, over windows?", job_tails, _errors),
+    "routing": ("How does depth routing mix its sources?", routing_of_cells, _routing),
+    "probe": (
+        "Do slices of the width read the depth in their own ways?",
+        lambda session, sweep: figures(session, sweep, PROBE),
+        _probe,
+    ),
+    "downstream": ("Is it better at tasks?", _scores, _downstream),
 }
-"""Name to question and builder."""
+"""Name to question, to what is read for it, and to its builder."""
