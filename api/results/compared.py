@@ -178,8 +178,11 @@ def _dunnett_families(
     """One family a control; cell to its simultaneous estimate and the family's p, where the method holds."""
     families = []
     estimates: dict[int, tuple[Estimate, float]] = {}
+    treatments: dict[int | None, list[TableRow]] = {}
+    for row in table.treatments:
+        treatments.setdefault(row.control, []).append(row)
     for control in table.controls:
-        treated = [row for row in table.treatments if row.control == control.cell]
+        treated = treatments.get(control.cell)
         if not treated:
             continue
         named = f"every cell paired with cell {control.cell}"
@@ -198,7 +201,8 @@ def _dunnett_families(
         if pooled is None:
             families.append(DunnettFamily(named, control.cell, len(treated), alpha, None, None, reason))
             continue
-        own = [_own_spread(pooled, {r.cell: i for i, r in enumerate(rows)}, row) for row in treated]
+        place = {row.cell: i for i, row in enumerate(rows)}
+        own = [_own_spread(pooled, place, row) for row in treated]
         found = dunnett_deltas(pooled, 0, confidence=1 - alpha, least=own)
         families.append(
             DunnettFamily(named, control.cell, len(treated), alpha, pooled.df, found.critical, None)

@@ -4,7 +4,7 @@ For a balanced table with one variance, where two deltas correlate by exactly ½
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from math import sqrt
 
@@ -13,7 +13,7 @@ import numpy as np
 from .layout import Array
 from .pooled import PooledError
 from .roots import root
-from .student import Estimate, check_confidence, t_critical, t_estimate, upper_tail
+from .student import Estimate, check_confidence, t_critical, upper_tail
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,23 @@ def dunnett_deltas(
     for row, floor in zip(rows, least or [0.0] * len(rows), strict=True):
         mean = float(pooled.effects[row] - pooled.effects[control])
         error = max(se, floor)
-        own = t_estimate(mean, error, pooled.df, confidence)
-        deltas.append(replace(own, low=mean - critical * error, high=mean + critical * error))
-        t = abs(mean) / error
-        p = 2 * upper_tail(t, pooled.df)
+        t = mean / error
+        p = 2 * upper_tail(abs(t), pooled.df)
+        half = critical * error
+        deltas.append(
+            Estimate(
+                mean=mean,
+                se=error,
+                df=pooled.df,
+                t=t,
+                p=p,
+                low=mean - half,
+                high=mean + half,
+                confidence=confidence,
+            )
+        )
         # for a large t, 1 − cdf is all rounding, and the exact bounds p and m·p hold it
-        adjusted.append(min(max(1 - dunnett_cdf(t, len(rows), pooled.df), p), len(rows) * p, 1.0))
+        adjusted.append(min(max(1 - dunnett_cdf(abs(t), len(rows), pooled.df), p), len(rows) * p, 1.0))
     return DunnettDeltas(tuple(deltas), tuple(adjusted), critical, confidence)
 
 
@@ -84,7 +95,11 @@ def dunnett_cdf(t: float, comparisons: int, df: int, *, one_sided: bool = False)
 
     z, z_weight, s, s_weight = _nodes(df)
     reach = np.sqrt(2) * t * s[:, None]
-    inside = ndtr(z + reach) - (0.0 if one_sided else ndtr(z - reach))
+    if one_sided:
+        inside = ndtr(z + reach)
+    else:  # as much at −z as at z
+        z, z_weight = z[len(z) // 2 :], 2 * z_weight[len(z) // 2 :]
+        inside = ndtr(z + reach) - ndtr(z - reach)
     return float(s_weight @ (inside**comparisons) @ z_weight)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -50,22 +50,53 @@ class BlockLayout:
     """Which cell has which seed, solved for y = cell + seed + error.
 
     The seeds are eliminated (intrablock analysis; Searle, Linear Models, chapter 7): the effects of the cells
-    solve C·effects = cell totals − their seeds' means, with C = diag(n of the cells) − N·diag(1 / n of the
-    seeds)·Nᵀ and N the incidence. `inverse` is the pseudo-inverse of C: a difference of two cells has the
-    variance σ²·(inverse[i, i] + inverse[j, j] − 2·inverse[i, j]). `group` numbers the connected cells: cells
-    of two groups share no seed, directly or through others, and cannot be compared.
+    solve C·effects = cell totals − their seeds' means, with C = D − N·S⁻¹·Nᵀ, N the incidence, and D and S
+    the diagonals of the cells' and seeds' n. C has the generalised inverse D⁻¹ + share·between·shareᵀ, with
+    `share` = D⁻¹·N and `between` = (S − Nᵀ·D⁻¹·N)⁺: of the size of the seeds, which are few, while cells are
+    many. `group` numbers the connected cells: cells of two groups share no seed, directly or through others,
+    and cannot be compared.
     """
 
     present: NDArray[np.bool_]
-    inverse: Array
+    share: Array
+    between: Array
     group: NDArray[np.int64]
     df: int
 
+    @cached_property
+    def balanced(self) -> bool:
+        """Whether every cell has every seed."""
+        return bool(self.present.all())
+
+    @cached_property
+    def seeds(self) -> NDArray[np.int64]:
+        """How many each cell has."""
+        return np.asarray(self.present.sum(1))
+
+    def variance(self, one: int, other: int) -> float:
+        """That of the difference of two cells of a group, in that of the error."""
+        if self.balanced:
+            return 2.0 / float(self.present.shape[1])
+        apart = self.share[one] - self.share[other]
+        return float(1 / self.seeds[one] + 1 / self.seeds[other] + apart @ self.between @ apart)
+
     def effects(self, losses: Array) -> Array:
         """Effects of the cells, their mean at 0 within each group; `losses` may have leading axes."""
+        if self.balanced:
+            means = losses.mean(-1)
+            return np.asarray(means - means.mean(-1, keepdims=True))
         y = np.where(self.present, losses, 0.0)
         seed_means = y.sum(-2) / np.maximum(self.present.sum(0), 1)
-        return np.asarray((y.sum(-1) - seed_means @ self.present.T) @ self.inverse)
+        left = y.sum(-1) - seed_means @ self.present.T
+        effects = left / np.maximum(self.seeds, 1) + left @ self.share @ self.between @ self.share.T
+        for members in self._groups:
+            effects[..., members] -= effects[..., members].mean(-1, keepdims=True)
+        return np.asarray(effects)
+
+    @cached_property
+    def _groups(self) -> list[NDArray[np.int64]]:
+        """The cells of each, without those that have no seed: their effects are 0."""
+        return [np.flatnonzero(self.group == number) for number in set(self.group[self.seeds > 0].tolist())]
 
     def residuals(self, losses: Array) -> Array:
         """What cell and seed leave of the losses, 0 where a cell lacks the seed."""
@@ -95,28 +126,6 @@ def _layout(known: bytes, shape: tuple[int, int]) -> BlockLayout:
     seen = present.any(1)
     rank = int(seen.sum()) - len(set(group[seen].tolist()))
     df = int(present.sum()) - int(present.any(0).sum()) - rank
-    return BlockLayout(present, _pseudo_inverse(present, group), group, df)
-
-
-def _pseudo_inverse(present: NDArray[np.bool_], group: NDArray[np.int64]) -> Array:
-    """That of C, by a matrix of the size of the seeds: there are few of those, and many cells.
-
-    C = D − N·S⁻¹·Nᵀ has the generalised inverse G = D⁻¹ + D⁻¹·N·(S − Nᵀ·D⁻¹·N)⁺·Nᵀ·D⁻¹, with D and S the
-    diagonals of the cells' and seeds' n. Centring G within the groups, which spans C's null space, makes it
-    the pseudo-inverse.
-    """
-    incidence = present.astype(np.float64)
-    per_cell, per_seed = incidence.sum(1), incidence.sum(0)
-    share = np.divide(incidence, per_cell[:, None], out=np.zeros_like(incidence), where=present)
-    between = np.diag(per_seed) - incidence.T @ share
-    inverse = share @ np.linalg.pinv(between, rcond=1e-10, hermitian=True) @ share.T
-    inverse[np.diag_indices_from(inverse)] += np.divide(
-        1, per_cell, out=np.zeros_like(per_cell), where=per_cell > 0
-    )
-    for number in np.unique(group):
-        members = np.flatnonzero(group == number)
-        rows = inverse[members]
-        inverse[members] = rows - rows.mean(0)
-        columns = inverse[:, members]
-        inverse[:, members] = columns - columns.mean(1, keepdims=True)
-    return np.asarray(inverse)
+    share = present / np.maximum(present.sum(1), 1)[:, None]
+    between = np.linalg.pinv(np.diag(present.sum(0)) - present.T @ share, rcond=1e-10, hermitian=True)
+    return BlockLayout(present, share, between, group, df)

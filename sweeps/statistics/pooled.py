@@ -5,6 +5,8 @@ is too narrow for one and too wide for another.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,12 @@ class PooledError:
     spreads: Array
     layout: BlockLayout
 
+    @cached_property
+    def own_variances(self) -> list[float]:
+        """Of the cells' means, each by its own spread."""
+        own: list[float] = (self.spreads**2 / np.maximum(self.layout.seeds, 1)).tolist()
+        return own
+
 
 def pooled_error(losses: Array) -> PooledError:
     """Pool the error of a table of losses, cells × seeds, NaN where missing; ValueError under 2 cells."""
@@ -41,12 +49,12 @@ def pooled_error(losses: Array) -> PooledError:
         squares = np.sum(layout.residuals(table) ** 2, axis=1)
         sd = float(np.sqrt(squares.sum() / layout.df))
         # residuals have layout.df degrees of freedom in all, of which a cell has a share by its seeds − 1
-        beyond = np.maximum(layout.present.sum(1) - 1, 0)
+        beyond = np.maximum(layout.seeds - 1, 0)
         spreads = np.sqrt(squares / np.maximum(beyond, 1) * beyond.sum() / layout.df)
         if sd <= ROUNDING * magnitude(table):
             sd = 0.0
     effects = np.where(layout.present.any(1), layout.effects(table), np.nan)
-    return PooledError(sd, layout.df, bool(layout.present.all()), effects, spreads, layout)
+    return PooledError(sd, layout.df, layout.balanced, effects, spreads, layout)
 
 
 def pooled_delta(pooled: PooledError, treatment: int, control: int, *, confidence: float = 0.95) -> Estimate:
@@ -60,16 +68,14 @@ def pooled_delta(pooled: PooledError, treatment: int, control: int, *, confidenc
         return unknown(mean, "no degree of freedom is left for the error", confidence)
     if pooled.sd == 0:
         return unknown(mean, "the losses do not vary beyond cell and seed", confidence)
-    v = pooled.layout.inverse
-    variance = v[treatment, treatment] + v[control, control] - 2 * v[treatment, control]
-    return t_estimate(mean, pooled.sd * float(variance) ** 0.5, pooled.df, confidence)
+    variance = pooled.layout.variance(treatment, control)
+    return t_estimate(mean, pooled.sd * variance**0.5, pooled.df, confidence)
 
 
 def pair_error(pooled: PooledError, treatment: int, control: int) -> float:
     """The standard error of the difference of two cells by their own spreads alone, as Welch's is."""
-    seeds = np.maximum(pooled.layout.present.sum(1), 1)
-    own = pooled.spreads**2 / seeds
-    return float(np.sqrt(own[treatment] + own[control]))
+    own = pooled.own_variances
+    return sqrt(own[treatment] + own[control])
 
 
 WIDE = 0.05
@@ -85,7 +91,7 @@ def wide_cells(pooled: PooledError) -> NDArray[np.bool_]:
     """
     from scipy.special import fdtri
 
-    beyond = pooled.layout.present.sum(1) - 1
+    beyond = pooled.layout.seeds - 1
     if not pooled.sd:
         return np.zeros(len(beyond), dtype=np.bool_)
     limits = fdtri(np.maximum(beyond, 1), pooled.df, 1 - WIDE)

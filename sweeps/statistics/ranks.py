@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .layout import Array, check_table
 from .power import rank_test_floor
-from .student import Values, finite_vector
+from .student import Values, finite_values
 
 MOST_FLIPPED = 16
 """Pairs whose sign patterns are all counted, 65,536."""
@@ -63,7 +63,7 @@ def signed_rank(deltas: Values) -> SignedRank | None:
     Deltas of exactly 0 are left out, as he did; tied sizes share the mean of their ranks. None where no delta
     differs from 0. ValueError for a delta that is not finite.
     """
-    x = [delta for delta in finite_vector(deltas, "deltas").tolist() if delta]
+    x = [delta for delta in finite_values(deltas, "deltas") if delta]
     if not x:
         return None
     sizes = sorted(map(abs, x))
@@ -102,8 +102,8 @@ def outperforming(treatment: Values, control: Values) -> float | None:
     size. The pairs are all pairs, of whatever seeds, so that spread which seeds share draws it toward ½.
     None where a side has no loss.
     """
-    t = finite_vector(treatment, "treatment").tolist()
-    c = sorted(finite_vector(control, "control").tolist())
+    t = finite_values(treatment, "treatment")
+    c = sorted(finite_values(control, "control"))
     if not t or not c:
         return None
     above = sum(2 * len(c) - bisect_left(c, loss) - bisect_right(c, loss) for loss in t) / 2

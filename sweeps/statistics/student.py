@@ -116,10 +116,7 @@ def mean_estimate(values: Values, *, confidence: float = 0.95, magnitude: float 
     rounding counts as none.
     """
     check_confidence(confidence)
-    x = [float(value) for value in values]  # a handful: plain numbers are faster than an array
-    if not all(map(isfinite, x)):
-        finite_vector(values, "values")  # says which one
-    return MeanEstimate(**mean_fields(x, confidence, magnitude))
+    return MeanEstimate(**mean_fields(finite_values(values, "values"), confidence, magnitude))
 
 
 def mean_fields(x: Sequence[float], confidence: float, magnitude: float) -> dict[str, Any]:
@@ -181,6 +178,14 @@ def check_confidence(confidence: float) -> None:
     """Raise ValueError unless 0 < confidence < 1."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, like 0.95, but is {confidence}")
+
+
+def finite_values(values: Values, name: str) -> list[float]:
+    """As `finite_vector`, of a handful: plain numbers are then faster than an array."""
+    x = [float(value) for value in values]
+    if not all(map(isfinite, x)):
+        finite_vector(values, name)  # says which one
+    return x
 
 
 def finite_vector(values: Values, name: str) -> NDArray[np.float64]:

@@ -33,12 +33,21 @@ def test_cell_and_seed_effects_leave_no_residual() -> None:
     np.testing.assert_allclose(np.diff(layout.effects(losses)), [4, -3])
 
 
-def test_the_inverse_is_that_of_the_cells_equations() -> None:
+def test_effects_and_variances_are_those_of_the_cells_equations() -> None:
     """Against numpy's pseudo-inverse of C itself, over layouts with gaps, lone cells and apart groups."""
     rng = np.random.default_rng(0)
     for _ in range(200):
         present = rng.random((rng.integers(1, 9), rng.integers(1, 6))) < rng.choice([0.2, 0.5, 0.9, 1.0])
         incidence = present.astype(float)
-        information = np.diag(incidence.sum(1)) - incidence / np.maximum(incidence.sum(0), 1) @ incidence.T
-        expected = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
-        np.testing.assert_allclose(block_layout(present).inverse, expected, atol=1e-13)
+        shared = incidence / np.maximum(incidence.sum(0), 1)
+        information = np.diag(incidence.sum(1)) - shared @ incidence.T
+        inverse = np.linalg.pinv(information, rcond=1e-10, hermitian=True)
+        layout = block_layout(present)
+        losses = np.where(present, rng.normal(size=(2, *present.shape)), np.nan)
+        y = np.where(present, losses, 0.0)
+        left = y.sum(-1) - y.sum(-2) @ shared.T
+        np.testing.assert_allclose(layout.effects(losses), left @ inverse, atol=1e-13)
+        for one, other in zip(*np.nonzero(layout.group[:, None] == layout.group), strict=True):
+            if one != other:
+                expected = inverse[one, one] + inverse[other, other] - 2 * inverse[one, other]
+                assert abs(layout.variance(one, other) - expected) < 1e-13
