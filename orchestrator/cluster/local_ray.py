@@ -139,12 +139,34 @@ def clean_up(home: Path, record: LocalRay) -> None:
 
 
 def kill_processes_of(folder: str) -> None:
-    """Kill Ray's processes, told by their command lines, which name its folder. Its workers die with them."""
+    """Kill Ray's processes, those that `processes_of` finds. Its workers die with them."""
+    for process in processes_of(folder):
+        with suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+
+
+def processes_of(folder: str) -> list[int]:
+    """Ray's processes, told by their command lines, which name its folder.
+
+    Its agents take other names for themselves, and outlive a Ray that was killed for a minute: they and its
+    workers are told by their logs.
+    """
+    found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (entry / "cmdline").read_bytes()
-            if folder.encode() in words and int(entry.name) != os.getpid():
-                os.kill(int(entry.name), signal.SIGKILL)
+            is_named = folder.encode() in words and int(entry.name) != os.getpid()
+            if is_named or (words.startswith(b"ray::") and _has_open(entry, folder)):
+                found.append(int(entry.name))
+    return found
+
+
+def _has_open(process: Path, folder: str) -> bool:
+    for descriptor in (process / "fd").iterdir():
+        with suppress(OSError):
+            if str(descriptor.readlink()).startswith(f"{folder}/"):
+                return True
+    return False
 
 
 def read_record(home: Path) -> LocalRay | None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from homes import Home, ended, trained_alone, wait_for
 
 from headcount.orchestrator.cluster import local_ray
 
-STEPS = 120
+STEPS = 80
 
 
 @pytest.fixture
@@ -46,6 +47,7 @@ def test_a_sweep_survives_the_death_of_all_of_ray_and_leaves_nothing_behind(home
     assert home.tail_means() == trained_alone(Path(file), home.folder)
     assert local_ray.read_record(home.folder) is None
     assert not Path(first.folder).exists()
+    assert local_ray.processes_of(first.folder) == []
     assert home.slot_processes() == []
     print(f"{victim} killed: {lost[0][0]} attempts lost, 3 jobs finished once each, to the bit")
 
@@ -76,17 +78,17 @@ def test_it_listens_on_loopback_only_and_leaves_with_its_last_user(tmp_path: Pat
         held.close()
         assert keeper.wait(30) == 0
     assert not Path(ray.folder).exists()
+    assert local_ray.processes_of(ray.folder) == []
     assert local_ray.find(tmp_path) is None
 
 
 def _listening_elsewhere(folder: str) -> list[str]:
     """Addresses other than loopback on which processes of that Ray listen."""
     inodes = set()
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        if folder.encode() not in entry.read_bytes():
-            continue
-        for descriptor in (entry.parent / "fd").iterdir():
-            inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
+    for process in local_ray.processes_of(folder):
+        for descriptor in Path(f"/proc/{process}/fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                inodes.add(str(descriptor.readlink()).removeprefix("socket:[").removesuffix("]"))
     found = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:

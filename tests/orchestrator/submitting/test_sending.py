@@ -34,7 +34,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 @pytest.fixture(scope="module")
 def service(home: Home) -> Service:
     """A service over the home's store, asked with a token that may submit."""
-    token = home.headcount("token", "create", "ada", "--scope", "submit").stdout.strip()
+    token = home.typed("token", "create", "ada", "--scope", "submit").stdout.strip()
     serving = home.start("serve", "--port", "0")
     assert serving.stdout is not None
     lines = iter(serving.stdout.readline, "")
@@ -45,7 +45,7 @@ def service(home: Home) -> Service:
 def test_a_file_is_sent_known_and_followed(home: Home, service: Service) -> None:
     file = str(home.folder.parent / "sent.yaml")
     home.environment["HEADCOUNT_TOKEN"] = str(service._token)
-    sent = home.headcount("submit", file, "--url", service.url)
+    sent = home.typed("submit", file, "--url", service.url)
     assert sent.stdout.splitlines() == [
         "sent: 2 jobs, 2 new, 0 known, 0 shared with other sweeps",
         f"To follow it: headcount watch sent --url {service.url}",
@@ -56,7 +56,7 @@ def test_a_file_is_sent_known_and_followed(home: Home, service: Service) -> None
         finish(session, start_next(session))
         finish(session, start_next(session))
     store.close()
-    watched = home.headcount("watch", "sent", "--url", service.url)
+    watched = home.typed("watch", "sent", "--url", service.url)
     assert (watched.returncode, watched.stdout) == (0, "sent: 2 finished of 2 (100% of the work)\n")
 
 
@@ -71,7 +71,7 @@ def test_a_sweep_whose_budget_is_used_up_is_not_watched_for_ever(home: Home, ser
         sweep.created = now() - timedelta(hours=2)
         attempt = session.get_one(Attempt, work.attempt_id)
         attempt.started, attempt.ended = now() - timedelta(hours=1), now()
-    watched = home.headcount("watch", "held", "--url", service.url)
+    watched = home.typed("watch", "held", "--url", service.url)
     assert watched.returncode == 3, watched.stderr
     assert watched.stdout.splitlines() == [
         "held: 1 queued, 1 finished of 2 (50% of the work)",
@@ -81,7 +81,7 @@ def test_a_sweep_whose_budget_is_used_up_is_not_watched_for_ever(home: Home, ser
 
 
 def test_the_store_is_told_without_a_service(home: Home) -> None:
-    done = home.headcount("submit", str(home.folder.parent / "sent.yaml"))
+    done = home.typed("submit", str(home.folder.parent / "sent.yaml"))
     assert done.stdout.startswith(
         "sent: 2 jobs, 0 new, 2 known, 0 shared with other sweeps\nNo scheduler is"
     ), done.stderr
