@@ -13,7 +13,7 @@ from homes import Home, ended, trained_alone, wait_for
 
 from headcount.orchestrator.cluster import local_ray
 
-STEPS = 80
+STEPS = 120
 
 
 @pytest.fixture

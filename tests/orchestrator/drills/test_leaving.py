@@ -60,7 +60,7 @@ def nodes_at_work(home: Home) -> set[str]:
 def test_a_drained_node_a_told_slot_and_a_killed_one_cost_no_result(home: Home, nodes: Nodes) -> None:
     """The results are, to the bit, those of the trainer alone."""
     nodes.start("two", "--num-cpus=1")
-    file = home.sweep(250)
+    file = home.sweep(500)
     run = home.start("run", file)
     wait_for(lambda: len(nodes_at_work(home)) == 2, 90)
     nodes.drain(min(nodes_at_work(home)))
