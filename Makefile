@@ -24,7 +24,7 @@ test-browser: $(VENV)/dev.installed
 	$(BIN)/pytest -m browser tests/browser
 
 test-cluster: $(VENV)/cluster.installed
-	$(BIN)/pytest -m cluster tests/docker tests/cluster
+	$(BIN)/pytest -m cluster tests/docker tests/cluster tests/orchestrator/drills/test_leaving.py
 
 drills: $(VENV)/dev.installed
 	$(BIN)/pytest -m "drill or not drill" --timeout 3000 --durations 10 -v -rP tests/orchestrator/drills tests/orchestrator/artifacts/test_zombies.py tests/orchestrator/cluster/test_local_ray.py tests/orchestrator/submitting/test_running.py tests/orchestrator/scheduling/test_lease.py tests/api/test_stopping.py

@@ -105,10 +105,14 @@ def _document(rows: Rows) -> str:
 
     What no text of PostgreSQL can hold becomes a question mark: halves of characters, and the character 0.
     """
-    text = json.dumps(rows, ensure_ascii=False, default=datetime.isoformat)
-    if "\\u0000" in text:
-        text = _ZERO.sub(r"\1?", text)
-    return text.encode("utf-8", "replace").decode("utf-8")
+    from pydantic_core import PydanticSerializationError, to_json  # which SQLite can do without
+
+    try:
+        text = to_json(rows, inf_nan_mode="constants").decode()
+    except PydanticSerializationError:  # it refuses half a character
+        text = json.dumps(rows, ensure_ascii=False, default=datetime.isoformat)
+        text = text.encode("utf-8", "replace").decode("utf-8")
+    return _ZERO.sub(r"\1?", text) if "\\u0000" in text else text
 
 
 _ZERO = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")

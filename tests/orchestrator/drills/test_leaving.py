@@ -57,6 +57,7 @@ def nodes_at_work(home: Home) -> set[str]:
     return {node.rpartition("/")[2] for (node,) in rows}
 
 
+@pytest.mark.cluster
 def test_a_drained_node_a_told_slot_and_a_killed_one_cost_no_result(home: Home, nodes: Nodes) -> None:
     """The results are, to the bit, those of the trainer alone."""
     nodes.start("two", "--num-cpus=1")

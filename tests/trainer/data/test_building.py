@@ -115,14 +115,18 @@ def test_preparing_again_reads_nothing_and_a_damaged_data_set_is_made_anew(
 
 
 PROGRAM = """
-import sys
+import sys, time
 from pathlib import Path
 from headcount.trainer.data import inputs
 from headcount.trainer.data.building import build
 inputs.UNIT_BYTES = 2048
+home, path, *last = sys.argv[1:]
 def report(stage, done, total):
     print(stage, done, total, flush=True)
-home, path = map(Path, sys.argv[1:])
+    if [stage] == last and done * 4 > total:
+        print("waits for its end", flush=True)
+        time.sleep(300)
+home, path = Path(home), Path(path)
 print(build("words", [str(path)], home, workers=2, report=report).fingerprint)
 """
 
@@ -132,12 +136,9 @@ def test_a_killed_preparation_goes_on(stage: str, tmp_path: Path) -> None:
     path = as_jsonl([words(n, 900) for n in range(120)], tmp_path / "words.jsonl")
     expected = build("words", [str(path)], tmp_path / "other").fingerprint
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "home"), str(path)]
-    killed = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    killed = subprocess.Popen([*command, stage], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert killed.stdout is not None
-    for line in killed.stdout:
-        name, done, total = line.split()
-        if name == stage and int(done) * 4 > int(total):
-            break
+    assert "waits for its end\n" in killed.stdout
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert list((tmp_path / "home").rglob("*.records")), "killed too late to go on from anything"
